@@ -1,0 +1,80 @@
+// Text <-> token ids, as the checkpoint's tokenizer.json says.
+#ifndef MLA_TOKENIZER_H_
+#define MLA_TOKENIZER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mla/result.h"
+
+namespace mla {
+
+// Immutable after Load; every const function may be called from several threads at once.
+class Tokenizer {
+ public:
+  // Reads DIR/tokenizer.json (byte-level BPE) and, where it is there, DIR/tokenizer_config.json (bos, eos,
+  // add_bos_token). Fails, by name, on anything that it could not apply exactly: another model type, an unknown
+  // normalizer, pre-tokenizer or decoder, merges whose parts or result are not in the vocabulary, ids that are
+  // negative, doubled or huge, a pattern that does not compile.
+  static Result<Tokenizer> Load(const std::string& dir);
+
+  Tokenizer(Tokenizer&&) noexcept;
+  Tokenizer& operator=(Tokenizer&&) noexcept;
+  ~Tokenizer();
+
+  enum class AddedTokens : std::uint8_t {
+    kAsText,  // what a user wrote stays text, even where it looks like <｜User｜>
+    kParse,   // added tokens, special or not, become their ids: for text that is trusted
+  };
+
+  // Ids of the text, with no BOS added. Text that is no valid UTF-8 fails, with the byte's offset. Time is linear in
+  // the text but for a logarithm.
+  Result<std::vector<std::int32_t>> Encode(std::string_view text, AddedTokens added = AddedTokens::kAsText) const;
+
+  // The bytes of the ids, special tokens left out unless asked for. Not always valid UTF-8 (an id may hold part of a
+  // character): see StreamDecoder. Ids out of range decode to nothing.
+  std::string Decode(std::span<const std::int32_t> ids, bool with_special = false) const;
+
+  // The bytes of one id, and whether it is a special token (kept out of Decode by default).
+  std::string_view TokenBytes(std::int32_t id) const;
+  bool IsSpecial(std::int32_t id) const;
+
+  // One past the largest id.
+  std::int32_t vocab_size() const;
+  std::optional<std::int32_t> bos_id() const;
+  std::optional<std::int32_t> eos_id() const;
+  // Whether a prompt begins with BOS (tokenizer_config.json's add_bos_token; false where it does not say).
+  bool add_bos() const;
+
+ private:
+  struct Impl;
+  explicit Tokenizer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// Turns a stream of ids into text, never emitting half a character.
+class StreamDecoder {
+ public:
+  // `tokenizer` outlives the decoder.
+  explicit StreamDecoder(const Tokenizer& tokenizer, bool with_special = false);
+
+  // The characters that this id completes: valid UTF-8, maybe empty. Bytes that can't begin or continue a character
+  // come out as U+FFFD, one for each maximal broken piece (as Unicode recommends).
+  std::string Push(std::int32_t id);
+  // What is left at the end: an unfinished character as U+FFFD.
+  std::string Finish();
+
+ private:
+  const Tokenizer* tokenizer_;
+  bool with_special_;
+  std::string pending_;
+};
+
+}  // namespace mla
+
+#endif  // MLA_TOKENIZER_H_

@@ -1,0 +1,84 @@
+// config.json -> a validated, plain ModelConfig. Everything downstream trusts it.
+#ifndef MLA_CONTRACT_CONFIG_H_
+#define MLA_CONTRACT_CONFIG_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mla/result.h"
+#include "mla/rope.h"
+
+namespace mla::contract {
+
+// How the router scores experts.
+enum class ScoringFunc : std::uint8_t { kSigmoid };
+// How experts are picked from the scores. noaux_tc: bias-corrected choice, groups scored by the sum of their two best
+// (DeepSeek-V3 report, section 2.1.2).
+enum class TopkMethod : std::uint8_t { kNoauxTc };
+
+struct MoeConfig {
+  std::int64_t n_routed_experts = 0;
+  std::int64_t num_experts_per_tok = 0;
+  std::int64_t n_shared_experts = 0;  // 0: none
+  std::int64_t moe_intermediate_size = 0;
+  std::int64_t n_group = 1;
+  std::int64_t topk_group = 1;
+  double routed_scaling_factor = 1.0;
+  bool norm_topk_prob = false;
+  ScoringFunc scoring_func = ScoringFunc::kSigmoid;
+  TopkMethod topk_method = TopkMethod::kNoauxTc;
+};
+
+// Names are the checkpoint's own words. Dims are positive unless said; products of any two fit in int64.
+struct ModelConfig {
+  std::string model_type;  // "deepseek_v3"
+  std::int64_t vocab_size = 0;
+  std::int64_t hidden_size = 0;
+  std::int64_t intermediate_size = 0;
+  std::int64_t num_hidden_layers = 0;
+  std::int64_t num_nextn_predict_layers = 0;  // MTP layers in the checkpoint, 0 or more
+  std::int64_t num_attention_heads = 0;       // H
+  std::optional<std::int64_t> q_lora_rank;    // empty: one q_proj
+  std::int64_t kv_lora_rank = 0;              // R
+  std::int64_t qk_nope_head_dim = 0;          // N
+  std::int64_t qk_rope_head_dim = 0;          // P, even
+  std::int64_t v_head_dim = 0;                // V
+  std::int64_t max_position_embeddings = 0;
+  double rms_norm_eps = 1e-6;         // of layer norms and the final norm
+  double latent_norm_eps = 1e-6;      // of q_a_layernorm and kv_a_layernorm: DeepSeek's own code builds them with its
+                                      // default, whatever rms_norm_eps says
+  RopeSpec rope;
+  std::optional<MoeConfig> moe;       // empty: every layer is dense
+  std::int64_t first_k_dense_replace = 0;
+  std::int64_t moe_layer_freq = 1;
+  bool tie_word_embeddings = false;
+  std::optional<std::int64_t> bos_token_id;
+  std::vector<std::int64_t> eos_token_ids;
+
+  // Whether layer i has experts; MTP layers (i >= num_hidden_layers) follow the same rule.
+  bool IsMoeLayer(std::int64_t layer) const {
+    return moe.has_value() && layer >= first_k_dense_replace && layer % moe_layer_freq == 0;
+  }
+};
+
+// Fails, with the field, what it may be and what it is, on: an unknown model_type, rope type, scoring_func, topk_method,
+// activation or other value; a missing, non-positive, huge (dims past 2^24, positions and vocabulary past 2^31), NaN or wrongly typed field; dims that do not
+// fit together; a field that is neither known nor on the list of harmless ones. `where` opens the message.
+Result<ModelConfig> ParseConfig(std::string_view json_text, std::string_view where);
+
+// Reads DIR/config.json, or the file itself where path is one.
+Result<ModelConfig> LoadConfig(const std::string& path);
+
+// yarn's m(factor, mscale) = 0.1 mscale ln(factor) + 1, and 1 where factor <= 1 (YaRN, equation 22, with DeepSeek's mscale).
+double YarnMscale(double factor, double mscale);
+// (N + P)^-1/2, times m(factor, mscale_all_dim)^2 for yarn with mscale_all_dim set. DeepSeek-V2, equation 46, and DeepSeek's published code.
+double SoftmaxScale(const ModelConfig& config);
+// What cos and sin are multiplied by: m(factor, mscale) / m(factor, mscale_all_dim) for yarn, else 1.
+double CosSinScale(const RopeSpec& rope);
+
+}  // namespace mla::contract
+
+#endif  // MLA_CONTRACT_CONFIG_H_
