@@ -1,0 +1,24 @@
+// Which experts a token visits, and with what weight.
+#ifndef MLA_REFERENCE_ROUTING_H_
+#define MLA_REFERENCE_ROUTING_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "contract/config.h"
+
+namespace mla::reference {
+
+struct Routing {
+  std::vector<std::int64_t> experts;  // [num_experts_per_tok], best first
+  std::vector<double> weights;        // what each one's output is multiplied by
+};
+
+// `scores` [n_routed_experts] are the gate's sigmoids, `bias` [n_routed_experts] is e_score_correction_bias. The bias
+// takes part in the choice alone, never in the weight. Equal candidates: the lower index goes first.
+Routing Route(std::span<const double> scores, std::span<const double> bias, const contract::MoeConfig& moe);
+
+}  // namespace mla::reference
+
+#endif  // MLA_REFERENCE_ROUTING_H_

@@ -1,0 +1,197 @@
+#include "reference/weights.h"
+
+#include <cstring>
+#include <fstream>
+#include <new>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "mla/dtypes.h"
+
+namespace mla::reference {
+namespace {
+
+template <class T>
+T ReadAs(const std::byte* at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);  // a mapped tensor may be unaligned
+  return value;
+}
+
+double Widen(DType dtype, const std::byte* data, std::int64_t i) {
+  const std::byte* at = data + i * static_cast<std::int64_t>(DTypeBytes(dtype));
+  switch (dtype) {
+    case DType::kF32: return ReadAs<float>(at);
+    case DType::kF16: return FloatFromF16(ReadAs<std::uint16_t>(at));
+    case DType::kBF16: return FloatFromBf16(ReadAs<std::uint16_t>(at));
+  }
+  return 0;
+}
+
+// Fetches tensors by name and shape. A tensor that is missing or of another shape is a broken precondition.
+class Loader {
+ public:
+  Loader(const contract::ModelConfig& config, const io::Checkpoint& checkpoint)
+      : config_(config), checkpoint_(checkpoint) {}
+
+  Matrix Weight(const std::string& name, std::int64_t out, std::int64_t in) const {
+    const io::Tensor* tensor = checkpoint_.Find(name + ".weight");
+    MLA_CHECK(tensor != nullptr);
+    MLA_CHECK_EQ(tensor->shape.size(), 2U);
+    MLA_CHECK_EQ(tensor->shape[0], out);
+    MLA_CHECK_EQ(tensor->shape[1], in);
+    return {out, in, Values(*tensor)};
+  }
+
+  // Empty where the checkpoint has none.
+  Matrix OptionalWeight(const std::string& name, std::int64_t out, std::int64_t in) const {
+    return checkpoint_.Find(name + ".weight") != nullptr ? Weight(name, out, in) : Matrix{};
+  }
+
+  std::vector<double> Vector(const std::string& name, std::int64_t n) const {
+    const io::Tensor* tensor = checkpoint_.Find(name);
+    MLA_CHECK(tensor != nullptr);
+    MLA_CHECK_EQ(tensor->shape.size(), 1U);
+    MLA_CHECK_EQ(tensor->shape[0], n);
+    return Values(*tensor);
+  }
+
+  std::vector<double> Norm(const std::string& name, std::int64_t n) const { return Vector(name + ".weight", n); }
+
+  ModelWeights Model() const;
+
+ private:
+  std::vector<double> Values(const io::Tensor& tensor) const {
+    MLA_CHECK(tensor.known_dtype);
+    std::vector<double> values(static_cast<std::size_t>(tensor.elements()));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = Widen(tensor.dtype, tensor.data, static_cast<std::int64_t>(i));
+    }
+    checkpoint_.Drop(tensor);
+    return values;
+  }
+
+  AttentionWeights Attention(const std::string& at) const;
+  MlpWeights Mlp(const std::string& at, std::int64_t inner) const;
+  MoeWeights Moe(const std::string& at) const;
+  LayerWeights Layer(std::int64_t index) const;
+  MtpWeights Mtp() const;
+
+  const contract::ModelConfig& config_;
+  const io::Checkpoint& checkpoint_;
+};
+
+AttentionWeights Loader::Attention(const std::string& at) const {
+  const auto& c = config_;
+  const std::int64_t q_rows = c.num_attention_heads * (c.qk_nope_head_dim + c.qk_rope_head_dim);
+  AttentionWeights w;
+  if (c.q_lora_rank.has_value()) {
+    w.q_a_proj = Weight(at + "q_a_proj", *c.q_lora_rank, c.hidden_size);
+    w.q_a_layernorm = Norm(at + "q_a_layernorm", *c.q_lora_rank);
+    w.q_b_proj = Weight(at + "q_b_proj", q_rows, *c.q_lora_rank);
+  } else {
+    w.q_proj = Weight(at + "q_proj", q_rows, c.hidden_size);
+  }
+  w.kv_a_proj_with_mqa = Weight(at + "kv_a_proj_with_mqa", c.kv_lora_rank + c.qk_rope_head_dim, c.hidden_size);
+  w.kv_a_layernorm = Norm(at + "kv_a_layernorm", c.kv_lora_rank);
+  w.kv_b_proj = Weight(at + "kv_b_proj", c.num_attention_heads * (c.qk_nope_head_dim + c.v_head_dim), c.kv_lora_rank);
+  w.o_proj = Weight(at + "o_proj", c.hidden_size, c.num_attention_heads * c.v_head_dim);
+  return w;
+}
+
+MlpWeights Loader::Mlp(const std::string& at, std::int64_t inner) const {
+  return {Weight(at + "gate_proj", inner, config_.hidden_size), Weight(at + "up_proj", inner, config_.hidden_size),
+          Weight(at + "down_proj", config_.hidden_size, inner)};
+}
+
+MoeWeights Loader::Moe(const std::string& at) const {
+  const contract::MoeConfig& moe = *config_.moe;
+  MoeWeights w;
+  w.gate = Weight(at + "gate", moe.n_routed_experts, config_.hidden_size);
+  w.e_score_correction_bias = Vector(at + "gate.e_score_correction_bias", moe.n_routed_experts);
+  for (std::int64_t e = 0; e < moe.n_routed_experts; ++e) {
+    w.experts.push_back(Mlp(fmt::format("{}experts.{}.", at, e), moe.moe_intermediate_size));
+  }
+  if (moe.n_shared_experts > 0) {
+    w.shared_experts = Mlp(at + "shared_experts.", moe.moe_intermediate_size * moe.n_shared_experts);
+  }
+  return w;
+}
+
+LayerWeights Loader::Layer(std::int64_t index) const {
+  const std::string at = fmt::format("model.layers.{}.", index);
+  LayerWeights w;
+  w.input_layernorm = Norm(at + "input_layernorm", config_.hidden_size);
+  w.self_attn = Attention(at + "self_attn.");
+  w.post_attention_layernorm = Norm(at + "post_attention_layernorm", config_.hidden_size);
+  if (config_.IsMoeLayer(index)) {
+    w.moe = Moe(at + "mlp.");
+  } else {
+    w.mlp = Mlp(at + "mlp.", config_.intermediate_size);
+  }
+  return w;
+}
+
+MtpWeights Loader::Mtp() const {
+  const std::int64_t index = config_.num_hidden_layers;
+  const std::int64_t hidden = config_.hidden_size;
+  const std::string at = fmt::format("model.layers.{}.", index);
+  MtpWeights w;
+  w.embed_tokens = OptionalWeight(at + "embed_tokens", config_.vocab_size, hidden);
+  w.enorm = Norm(at + "enorm", hidden);
+  w.hnorm = Norm(at + "hnorm", hidden);
+  w.eh_proj = Weight(at + "eh_proj", hidden, 2 * hidden);
+  w.layer = Layer(index);
+  w.norm = Norm(at + "shared_head.norm", hidden);
+  w.head = OptionalWeight(at + "shared_head.head", config_.vocab_size, hidden);
+  return w;
+}
+
+ModelWeights Loader::Model() const {
+  ModelWeights w;
+  w.embed_tokens = Weight("model.embed_tokens", config_.vocab_size, config_.hidden_size);
+  for (std::int64_t i = 0; i < config_.num_hidden_layers; ++i) w.layers.push_back(Layer(i));
+  w.norm = Norm("model.norm", config_.hidden_size);
+  if (!config_.tie_word_embeddings) w.lm_head = Weight("lm_head", config_.vocab_size, config_.hidden_size);
+  if (config_.num_nextn_predict_layers > 0) w.mtp = Mtp();
+  return w;
+}
+
+// Bytes that can be had without swapping, as the kernel guesses; -1 where it does not say.
+std::int64_t AvailableBytes() {
+  std::ifstream meminfo("/proc/meminfo");
+  std::string key;
+  std::int64_t kib = 0;
+  std::string unit;
+  while (meminfo >> key >> kib) {
+    if (key == "MemAvailable:") return kib * 1024;
+    std::getline(meminfo, unit);
+  }
+  return -1;
+}
+
+Error NotEnough(const contract::ModelConfig& config, std::int64_t needed, std::int64_t available) {
+  return Error{fmt::format("float64 reference of {}: needs {:.1f} GB of memory (8 bytes a parameter), {}",
+                           config.model_type, static_cast<double>(needed) / 1e9,
+                           available >= 0 ? fmt::format("found {:.1f} GB", static_cast<double>(available) / 1e9)
+                                          : std::string("which can't be had"))};
+}
+
+}  // namespace
+
+Result<ModelWeights> LoadWeights(const contract::ModelConfig& config, const io::Checkpoint& checkpoint) {
+  std::int64_t needed = 0;
+  for (const io::Tensor& tensor : checkpoint.tensors()) needed += 8 * tensor.elements();
+  // Linux grants memory that it does not have and ends the process later: an allocation alone would not tell.
+  const std::int64_t available = AvailableBytes();
+  if (available >= 0 && needed > available) return NotEnough(config, needed, available);
+  try {
+    return Loader(config, checkpoint).Model();
+  } catch (const std::bad_alloc&) {
+    return NotEnough(config, needed, -1);
+  }
+}
+
+}  // namespace mla::reference
