@@ -1,0 +1,37 @@
+// What this processor can run, read from cpuid and xgetbv (compilers' own tables lack names).
+#ifndef MLA_BASE_CPU_INFO_H_
+#define MLA_BASE_CPU_INFO_H_
+
+#include <cstdint>
+#include <string>
+
+namespace mla {
+
+// Instruction sets that kernels are written for, slowest first.
+enum class Isa : std::uint8_t { kPortable, kAvx2, kAvx512 };
+
+// "portable", "avx2", "avx512".
+const char* IsaName(Isa isa);
+
+struct CpuInfo {
+  std::string model;      // brand string, "" where unknown
+  bool avx2 = false;      // AVX2, FMA and F16C, enabled by the operating system
+  bool avx512 = false;    // AVX-512 F, BW, DQ and VL, enabled by the operating system
+
+  // The fastest instruction set that the processor has and the build holds.
+  Isa best() const;
+  bool Has(Isa isa) const;
+};
+
+CpuInfo DetectCpu();
+
+// Processors that this process may use: the affinity mask, cut by the cgroup's CPU quota (rounded up). At least 1.
+int UsableCpus();
+
+// Bytes of memory that this process may still take: the least of what the machine has available and what the cgroups
+// (version 1 or 2, this one and its parents) leave.
+std::int64_t UsableMemory();
+
+}  // namespace mla
+
+#endif  // MLA_BASE_CPU_INFO_H_

@@ -1,0 +1,117 @@
+// The pool behind MakeThreadPool: one generation counter that workers wait on, one task counter that they draw from.
+// Measured here (2 virtual cores): fork and join cost about 1 us while workers spin, 40 to 80 us once they sleep. They
+// spin for about 50 us, longer than the gaps between the regions of a step, then sleep on a futex.
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "base/check.h"
+#include "mla/executor.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace mla {
+namespace {
+
+void Relax() {
+#if defined(__x86_64__)
+  _mm_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
+
+// Waits until `value` differs from `old`: a short spin, then sleep.
+template <class T>
+T AwaitChange(const std::atomic<T>& value, T old) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::microseconds(50);
+  do {
+    for (int i = 0; i < 64; ++i) {
+      const T now = value.load(std::memory_order_acquire);
+      if (now != old) return now;
+      Relax();
+    }
+  } while (std::chrono::steady_clock::now() < deadline);
+  for (;;) {
+    value.wait(old, std::memory_order_acquire);
+    const T now = value.load(std::memory_order_acquire);
+    if (now != old) return now;
+  }
+}
+
+class ThreadPool final : public Executor {
+ public:
+  explicit ThreadPool(int threads) : workers_(threads) {
+    for (int worker = 1; worker < threads; ++worker) {
+      threads_.emplace_back([this, worker] { WorkerLoop(worker); });
+    }
+  }
+
+  ~ThreadPool() override {
+    stopping_.store(true, std::memory_order_relaxed);
+    generation_.fetch_add(1, std::memory_order_release);
+    generation_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  int workers() const override { return workers_; }
+
+  void Run(std::int64_t tasks, TaskFn fn, void* context) override {
+    if (tasks <= 0) return;
+    if (workers_ == 1 || tasks == 1) {
+      for (std::int64_t task = 0; task < tasks; ++task) fn(context, task, 0);
+      return;
+    }
+    fn_ = fn;
+    context_ = context;
+    tasks_ = tasks;
+    next_.store(0, std::memory_order_relaxed);
+    running_.store(workers_ - 1, std::memory_order_relaxed);
+    generation_.fetch_add(1, std::memory_order_release);
+    generation_.notify_all();
+    Draw(0);
+    // Every worker takes part in every generation, so none can touch this region's fields after Run has returned.
+    for (int left = running_.load(std::memory_order_acquire); left != 0;) left = AwaitChange(running_, left);
+  }
+
+ private:
+  void Draw(int worker) {
+    for (;;) {
+      const std::int64_t task = next_.fetch_add(1, std::memory_order_relaxed);
+      if (task >= tasks_) return;
+      fn_(context_, task, worker);
+    }
+  }
+
+  void WorkerLoop(int worker) {
+    std::uint32_t seen = 0;
+    for (;;) {
+      seen = AwaitChange(generation_, seen);
+      if (stopping_.load(std::memory_order_relaxed)) return;
+      Draw(worker);
+      if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) running_.notify_one();
+    }
+  }
+
+  const int workers_;
+  std::vector<std::thread> threads_;
+  TaskFn fn_ = nullptr;
+  void* context_ = nullptr;
+  std::int64_t tasks_ = 0;
+  std::atomic<bool> stopping_{false};
+  alignas(64) std::atomic<std::uint32_t> generation_{0};
+  alignas(64) std::atomic<std::int64_t> next_{0};
+  alignas(64) std::atomic<int> running_{0};
+};
+
+}  // namespace
+
+std::unique_ptr<Executor> MakeThreadPool(int threads) {
+  MLA_CHECK_GE(threads, 1);
+  return std::make_unique<ThreadPool>(threads);
+}
+
+}  // namespace mla

@@ -1,0 +1,41 @@
+// Products of activations with packed weights, shared out over workers.
+#ifndef MLA_OPS_GEMM_H_
+#define MLA_OPS_GEMM_H_
+
+#include <cstdint>
+#include <span>
+
+#include "base/cpu_info.h"
+#include "mla/executor.h"
+#include "ops/kernels.h"
+#include "ops/packed.h"
+
+namespace mla::ops {
+
+// The kernels of an instruction set. Precondition: cpu.Has(isa).
+const OpKernels& KernelsFor(Isa isa);
+
+// y [m, n] (+)= x [m, k] W^T.
+struct GemmProblem {
+  const float* x = nullptr;  // [m, k]
+  std::int64_t ldx = 0;
+  float* y = nullptr;        // [m, n]
+  std::int64_t ldy = 0;
+  std::int64_t m = 0;
+  PackedMatrix w;
+  bool add = false;
+  const std::int32_t* x_rows = nullptr;  // [m]: row r of x is x_rows[r]
+  const std::int32_t* y_rows = nullptr;  // [m]: row r of y is y_rows[r]; no row twice
+};
+
+// Runs all problems as one parallel region. Outputs (and whole rows) are split over workers, never k, so that the bits
+// depend on x's row and W alone. Allocates nothing.
+void Gemm(Executor& executor, const OpKernels& kernels, std::span<const GemmProblem> problems);
+
+inline void Gemm(Executor& executor, const OpKernels& kernels, const GemmProblem& problem) {
+  Gemm(executor, kernels, std::span<const GemmProblem>(&problem, 1));
+}
+
+}  // namespace mla::ops
+
+#endif  // MLA_OPS_GEMM_H_

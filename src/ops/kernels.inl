@@ -1,0 +1,152 @@
+// The kernels, over simd::V16. Included by one kernels_ISA.cc for each instruction set, which defines MLA_SIMD_*, the
+// block sizes kRows x kPanels of the product's inner loop, and the table's name.
+
+namespace mla::ops {
+namespace {
+
+using namespace simd::MLA_SIMD_NS;  // NOLINT(google-build-using-namespace): the vocabulary of this file
+
+MLA_INLINE const float* XRow(const GemmBlock& b, int64_t r) { return b.x + (b.x_rows ? b.x_rows[r] : r) * b.ldx; }
+MLA_INLINE float* YRow(const GemmBlock& b, int64_t r) { return b.y + (b.y_rows ? b.y_rows[r] : r) * b.ldy; }
+
+// Writes 16 outputs of panel p, or those of them that exist.
+MLA_INLINE void StorePanel(const GemmBlock& b, float* y, int64_t panel, V16 sum) {
+  const int64_t n = panel * kLanes;
+  if (n + kLanes <= b.n) {
+    Store(y + n, b.add ? Add(Load(y + n), sum) : sum);
+    return;
+  }
+  float t[kLanes];
+  Store(t, sum);
+  for (int64_t i = n; i < b.n; ++i) y[i] = b.add ? y[i] + t[i - n] : t[i - n];
+}
+
+struct PanelsF32 {
+  template <int R, int P>
+  static void Run(const GemmBlock& b, const float* const (&x)[R], int64_t panel, V16 (&sum)[R][P]) {
+    const float* w[P];
+    for (int p = 0; p < P; ++p) w[p] = static_cast<const float*>(b.panels) + (panel + p) * b.k * kLanes;
+    for (int64_t k = 0; k < b.k; ++k) {
+      V16 v[P];
+      for (int p = 0; p < P; ++p) v[p] = Load(w[p] + k * kLanes);
+      for (int r = 0; r < R; ++r) {
+        const V16 a = Set1(x[r][k]);
+        for (int p = 0; p < P; ++p) sum[r][p] = Fma(a, v[p], sum[r][p]);
+      }
+    }
+  }
+};
+
+struct PanelsBf16 {
+  template <int R, int P>
+  static void Run(const GemmBlock& b, const float* const (&x)[R], int64_t panel, V16 (&sum)[R][P]) {
+    const int64_t pairs = (b.k + 1) / 2;
+    const uint16_t* w[P];
+    for (int p = 0; p < P; ++p) w[p] = static_cast<const uint16_t*>(b.panels) + (panel + p) * pairs * kLanes * 2;
+    for (int64_t i = 0; i < b.k / 2; ++i) {
+      for (int p = 0; p < P; ++p) {
+        V16 first;
+        V16 second;
+        LoadBf16Pairs(w[p] + i * kLanes * 2, &first, &second);
+        for (int r = 0; r < R; ++r) {
+          sum[r][p] = Fma(Set1(x[r][2 * i]), first, sum[r][p]);
+          sum[r][p] = Fma(Set1(x[r][2 * i + 1]), second, sum[r][p]);
+        }
+      }
+    }
+    if (b.k % 2 == 0) return;
+    for (int p = 0; p < P; ++p) {
+      V16 first;
+      V16 second;
+      LoadBf16Pairs(w[p] + b.k / 2 * kLanes * 2, &first, &second);
+      for (int r = 0; r < R; ++r) sum[r][p] = Fma(Set1(x[r][b.k - 1]), first, sum[r][p]);
+    }
+  }
+};
+
+template <class Format, int R, int P>
+void Tile(const GemmBlock& b, int64_t row, int64_t panel) {
+  const float* x[R];
+  V16 sum[R][P];
+  for (int r = 0; r < R; ++r) {
+    x[r] = XRow(b, row + r);
+    for (int p = 0; p < P; ++p) sum[r][p] = Zero();
+  }
+  Format::template Run<R, P>(b, x, panel, sum);
+  for (int r = 0; r < R; ++r) {
+    float* y = YRow(b, row + r);
+    for (int p = 0; p < P; ++p) StorePanel(b, y, panel + p, sum[r][p]);
+  }
+}
+
+// The rows left over below kRows, one instantiation for each count.
+template <class Format, int R, int P>
+void TailRows(const GemmBlock& b, int64_t row, int64_t panel, int64_t rows) {
+  if constexpr (R > 0) {
+    if (rows == R) return Tile<Format, R, P>(b, row, panel);
+    TailRows<Format, R - 1, P>(b, row, panel, rows);
+  }
+}
+
+template <class Format, int P>
+void PanelGroup(const GemmBlock& b, int64_t panel) {
+  int64_t row = b.row_begin;
+  for (; row + kRows <= b.row_end; row += kRows) Tile<Format, kRows, P>(b, row, panel);
+  TailRows<Format, kRows - 1, P>(b, row, panel, b.row_end - row);
+}
+
+// Panels outside, rows inside: a group of panels stays in cache while all rows pass it.
+template <class Format>
+void Gemm(const GemmBlock& b) {
+  int64_t panel = b.panel_begin;
+  if (b.row_end - b.row_begin == 1) {
+    // One row has few accumulators: more panels at once keep the multiply-add units fed.
+    for (; panel + kPanelsOneRow <= b.panel_end; panel += kPanelsOneRow) {
+      Tile<Format, 1, kPanelsOneRow>(b, b.row_begin, panel);
+    }
+  }
+  for (; panel + kPanels <= b.panel_end; panel += kPanels) PanelGroup<Format, kPanels>(b, panel);
+  for (; panel < b.panel_end; ++panel) PanelGroup<Format, 1>(b, panel);
+}
+
+void RmsNorm(const float* x, const float* weight, float eps, float* y, int64_t n) {
+  V16 squares = Zero();
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) squares = Fma(Load(x + i), Load(x + i), squares);
+  float sum = ReduceAdd(squares);
+  for (int64_t j = i; j < n; ++j) sum += x[j] * x[j];
+  const float scale = 1.0F / __builtin_sqrtf(sum / static_cast<float>(n) + eps);
+  const V16 s = Set1(scale);
+  for (i = 0; i + kLanes <= n; i += kLanes) Store(y + i, Mul(Mul(Load(x + i), s), Load(weight + i)));
+  for (; i < n; ++i) y[i] = x[i] * scale * weight[i];
+}
+
+MLA_INLINE V16 Silu(V16 x) {
+  // Past -88 the result is below 1e-36: the clamp keeps e^-x finite.
+  const V16 e = Exp(Min(Set1(88.0F), Sub(Zero(), x)));
+  return Div(x, Add(Set1(1.0F), e));
+}
+
+void SiluMul(const float* gate, const float* up, float* y, int64_t n) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) Store(y + i, Mul(Silu(Load(gate + i)), Load(up + i)));
+  if (i == n) return;
+  float g[kLanes] = {};
+  float u[kLanes] = {};
+  for (int64_t j = i; j < n; ++j) {
+    g[j - i] = gate[j];
+    u[j - i] = up[j];
+  }
+  Store(g, Mul(Silu(Load(g)), Load(u)));
+  for (int64_t j = i; j < n; ++j) y[j] = g[j - i];
+}
+
+void AddScaled(const float* x, float scale, float* y, int64_t n) {
+  const V16 s = Set1(scale);
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) Store(y + i, Add(Load(y + i), Mul(s, Load(x + i))));
+  for (; i < n; ++i) y[i] = y[i] + scale * x[i];
+}
+
+}  // namespace
+}  // namespace mla::ops

@@ -1,0 +1,21 @@
+#define MLA_SIMD_PORTABLE
+#include "base/simd.h"
+#include "ops/kernels.h"
+
+namespace mla::ops {
+namespace {
+// A V16 is four SSE registers here: 8 accumulators of 16.
+constexpr int kRows = 2;
+constexpr int kPanels = 1;
+constexpr int kPanelsOneRow = 2;
+}  // namespace
+}  // namespace mla::ops
+
+#include "ops/kernels.inl"
+
+namespace mla::ops {
+
+extern const OpKernels kOpsPortable;
+const OpKernels kOpsPortable = {"portable", Gemm<PanelsF32>, Gemm<PanelsBf16>, RmsNorm, SiluMul, AddScaled};
+
+}  // namespace mla::ops

@@ -1,0 +1,65 @@
+// Weight matrices in the layout that products read: sixteen outputs in lanes, k in order.
+//
+// A matrix W [n, k] (n outputs, k inputs) is cut into panels of 16 outputs. Panel p holds, for each k in turn, W of
+// outputs 16p .. 16p+15; outputs past n are zero.
+//   kF32:  [ceil(n/16)][k][16] floats
+//   kBF16: [ceil(n/16)][ceil(k/2)][16][2] bf16: pairs of neighbouring k side by side, as the dot-product instructions
+//          want them; an odd k is filled with zero
+// The layout depends on the format alone, never on the instruction set, so its size can be planned anywhere.
+#ifndef MLA_OPS_PACKED_H_
+#define MLA_OPS_PACKED_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "mla/dtypes.h"
+
+namespace mla::ops {
+
+inline constexpr std::int64_t kPanel = 16;
+
+enum class PackedFormat : std::uint8_t { kF32, kBF16 };
+
+constexpr std::int64_t Panels(std::int64_t n) { return (n + kPanel - 1) / kPanel; }
+
+constexpr std::int64_t PanelBytes(PackedFormat format, std::int64_t k) {
+  return format == PackedFormat::kF32 ? k * kPanel * 4 : (k + 1) / 2 * kPanel * 4;
+}
+
+// Bytes of a packed [n, k].
+constexpr std::int64_t PackedBytes(PackedFormat format, std::int64_t n, std::int64_t k) {
+  return Panels(n) * PanelBytes(format, k);
+}
+
+// A packed matrix in memory that someone else owns.
+struct PackedMatrix {
+  PackedFormat format = PackedFormat::kF32;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  std::byte* data = nullptr;  // PackedBytes(format, n, k), 64-byte aligned
+
+  std::int64_t bytes() const { return PackedBytes(format, n, k); }
+};
+
+// Where elements of W [n, k] lie: element (i, j) at data + (i * row_stride + j * column_stride) * width; the data may be unaligned. Strides are in
+// elements; a transposed view is a swap of the two.
+struct MatrixSource {
+  DType dtype = DType::kF32;
+  const std::byte* data = nullptr;
+  std::int64_t row_stride = 0;
+  std::int64_t column_stride = 1;
+};
+
+// Writes source rows [0, rows) to rows [first_row, first_row + rows) of `out`, touching panels [panel_begin, panel_end)
+// alone, so that workers can share a matrix and two sources can be stacked in one ([q_a; kv_a_proj_with_mqa]). What lies
+// past the rows written is left as it is: `out` starts zeroed. F32 and F16 to BF16 round to nearest even; the rest is
+// exact.
+void PackPanels(const MatrixSource& source, std::int64_t first_row, std::int64_t rows, const PackedMatrix& out,
+                std::int64_t panel_begin, std::int64_t panel_end);
+
+// Element (row, column) of a source, widened.
+float ElementAt(const MatrixSource& source, std::int64_t row, std::int64_t column);
+
+}  // namespace mla::ops
+
+#endif  // MLA_OPS_PACKED_H_
