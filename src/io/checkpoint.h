@@ -1,4 +1,7 @@
 // A checkpoint as named, typed, shaped bytes: one safetensors file, or shards named by an index. Mapped, not read.
+//
+// Limit: a file that another process cuts short while it is mapped ends this one with SIGBUS where the lost bytes are
+// touched. Replace checkpoints by renaming new files over them, as SafetensorsWriter does; never write into them.
 #ifndef MLA_IO_CHECKPOINT_H_
 #define MLA_IO_CHECKPOINT_H_
 

@@ -1,5 +1,5 @@
-// A parsed JSON document, plain and read-only. Keeps the JSON library's headers out of ours, and adds what hostile files
-// need: duplicate keys are an error, nesting is bounded, whole numbers stay exact.
+// A parsed JSON document, plain and read-only. Keeps the JSON library's headers out of ours, and adds what hostile
+// files need: duplicate keys are an error, nesting is bounded, whole numbers stay exact.
 #ifndef MLA_IO_JSON_H_
 #define MLA_IO_JSON_H_
 
@@ -20,11 +20,11 @@ class JsonValue {
 
   Kind kind = Kind::kNull;
   bool boolean = false;
-  std::int64_t integer = 0;         // kInt: a whole number written without '.' or exponent that fits
-  double number = 0;                // kInt and kDouble
-  std::string string;               // kString, valid UTF-8
-  std::vector<JsonValue> items;     // kArray
-  std::vector<Member> members;      // kObject, in the order of the file
+  std::int64_t integer = 0;      // kInt: a whole number written without '.' or exponent that fits
+  double number = 0;             // kInt and kDouble
+  std::string string;            // kString, valid UTF-8
+  std::vector<JsonValue> items;  // kArray
+  std::vector<Member> members;   // kObject, in the order of the file
 
   bool is_null() const { return kind == Kind::kNull; }
   bool is_bool() const { return kind == Kind::kBool; }
@@ -37,12 +37,14 @@ class JsonValue {
   // The member of that name, or nullptr: also where this is no object. Linear in the number of members.
   const JsonValue* Find(std::string_view key) const;
 
-  // What this is, for an error text: `null`, `true`, `12`, `"abc"` (cut at 40 characters), `an array of 3`, `an object`.
+  // What this is, for an error text: `null`, `true`, `12`, `"abc"` (cut at 40 characters), `an array of 3`, `an
+  // object`.
   std::string Describe() const;
 };
 
-// Parses a whole document. Fails on a syntax error, invalid UTF-8, a duplicate key in one object, nesting deeper than
-// 64, a whole number outside int64 (kept as kDouble where it is finite), or anything after the document.
+// Parses a whole document. Fails, with the byte's offset, on a syntax error, invalid UTF-8, a duplicate key in one
+// object, nesting deeper than 64, more than 2^22 values (a tree takes some hundred bytes for each), a number too large
+// for a double, or anything after the document. A whole number outside int64 is kept as kDouble.
 // `where` opens the message, for example a file's path.
 Result<JsonValue> ParseJson(std::string_view text, std::string_view where);
 

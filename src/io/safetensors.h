@@ -30,9 +30,10 @@ struct SafetensorsEntry {
   std::int64_t end = 0;
 };
 
-// Parses the header of `file`, the whole file's bytes. Fails where the file is shorter than it says, the header is no
-// such object, a dtype is no word of the format, a dimension is negative or a product overflows, a size does not equal
-// elements times width, offsets overlap, leave holes, are out of order or out of the file, or a name appears twice. `where` opens the message.
+// Parses the header of `file`, the whole file's bytes: entries in the order of their data. Fails where the file is
+// shorter than it says, the header is no such object, a dtype is no word of the format, a dimension is negative or a
+// product overflows, a size does not equal elements times width, offsets overlap, leave holes, are out of order or out
+// of the file, or a name appears twice. `where` opens the message.
 Result<std::vector<SafetensorsEntry>> ParseSafetensors(std::span<const std::byte> file, std::string_view where);
 
 // A tensor to be written: its bytes come later, in order.
