@@ -56,10 +56,11 @@ function(mla_isa_sources)
       set_source_files_properties(${avx2} PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c")
     endif()
     if(avx512)
-      set_source_files_properties(${avx512} PROPERTIES COMPILE_OPTIONS
-        "-mavx2;-mfma;-mf16c;-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl"
-        # GCC 12's own AVX-512 headers start registers from themselves (its bug 105593).
-        "$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized;-Wno-uninitialized>")
+      set(flags -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl)
+      if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+        list(APPEND flags -Wno-maybe-uninitialized -Wno-uninitialized)  # GCC 12's own headers (its bug 105593)
+      endif()
+      set_source_files_properties(${avx512} PROPERTIES COMPILE_OPTIONS "${flags}")
     endif()
   endif()
 endfunction()
