@@ -1,5 +1,7 @@
 #include "base/cpu_info.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cstring>
 
@@ -35,6 +37,17 @@ Isa CpuInfo::best() const {
   if (Has(Isa::kAvx512)) return Isa::kAvx512;
   if (Has(Isa::kAvx2)) return Isa::kAvx2;
   return Isa::kPortable;
+}
+
+Result<Isa> SelectIsa(const CpuInfo& cpu, std::string_view name) {
+  if (name.empty()) return cpu.best();
+  std::string available;
+  for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
+    if (!cpu.Has(isa)) continue;
+    if (name == IsaName(isa)) return isa;
+    available += fmt::format("{}{}", available.empty() ? "" : ", ", IsaName(isa));
+  }
+  return Error{fmt::format("kernels: expected one of {} (what this machine and build have), found '{}'", available, name)};
 }
 
 #if defined(__x86_64__)

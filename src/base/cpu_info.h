@@ -4,6 +4,9 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+
+#include "mla/result.h"
 
 namespace mla {
 
@@ -24,6 +27,10 @@ struct CpuInfo {
 };
 
 CpuInfo DetectCpu();
+
+// The instruction set of that name, or the fastest for "". Fails, naming what there is, where the name is unknown, or the
+// processor or the build lacks it.
+Result<Isa> SelectIsa(const CpuInfo& cpu, std::string_view name);
 
 // Processors that this process may use: the affinity mask, cut by the cgroup's CPU quota (rounded up). At least 1.
 int UsableCpus();

@@ -183,6 +183,43 @@ MLA_INLINE void LoadBf16Pairs(const uint16_t* p, V16* first, V16* second) {
 
 #endif
 
+// out[j * ldo + i] = in[i * ldi + j] for i and j in [0, 16).
+#if defined(MLA_SIMD_AVX512)
+MLA_INLINE void Transpose16(const float* in, int64_t ldi, float* out, int64_t ldo) {
+  __m512 a[16];
+  __m512 b[16];
+  for (int i = 0; i < 16; ++i) a[i] = _mm512_loadu_ps(in + i * ldi);
+  // Within 128-bit lanes: b[4k + c] holds, in lane q, column 4q + c of rows 4k .. 4k+3.
+  for (int k = 0; k < 16; k += 4) {
+    const __m512 t0 = _mm512_unpacklo_ps(a[k], a[k + 1]);
+    const __m512 t1 = _mm512_unpackhi_ps(a[k], a[k + 1]);
+    const __m512 t2 = _mm512_unpacklo_ps(a[k + 2], a[k + 3]);
+    const __m512 t3 = _mm512_unpackhi_ps(a[k + 2], a[k + 3]);
+    b[k] = _mm512_shuffle_ps(t0, t2, 0x44);
+    b[k + 1] = _mm512_shuffle_ps(t0, t2, 0xee);
+    b[k + 2] = _mm512_shuffle_ps(t1, t3, 0x44);
+    b[k + 3] = _mm512_shuffle_ps(t1, t3, 0xee);
+  }
+  // Then a 4x4 transpose of lanes.
+  for (int c = 0; c < 4; ++c) {
+    const __m512 t0 = _mm512_shuffle_f32x4(b[c], b[4 + c], 0x44);
+    const __m512 t1 = _mm512_shuffle_f32x4(b[c], b[4 + c], 0xee);
+    const __m512 t2 = _mm512_shuffle_f32x4(b[8 + c], b[12 + c], 0x44);
+    const __m512 t3 = _mm512_shuffle_f32x4(b[8 + c], b[12 + c], 0xee);
+    _mm512_storeu_ps(out + c * ldo, _mm512_shuffle_f32x4(t0, t2, 0x88));
+    _mm512_storeu_ps(out + (4 + c) * ldo, _mm512_shuffle_f32x4(t0, t2, 0xdd));
+    _mm512_storeu_ps(out + (8 + c) * ldo, _mm512_shuffle_f32x4(t1, t3, 0x88));
+    _mm512_storeu_ps(out + (12 + c) * ldo, _mm512_shuffle_f32x4(t1, t3, 0xdd));
+  }
+}
+#else
+MLA_INLINE void Transpose16(const float* in, int64_t ldi, float* out, int64_t ldo) {
+  for (int j = 0; j < 16; ++j) {
+    for (int i = 0; i < 16; ++i) out[j * ldo + i] = in[i * ldi + j];
+  }
+}
+#endif
+
 // Sum over the lanes in a fixed tree (8, 4, 2, 1 apart), the same on every instruction set.
 MLA_INLINE float ReduceAdd(V16 a) {
   float t[kLanes];

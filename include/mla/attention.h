@@ -1,0 +1,173 @@
+// Multi-head Latent Attention over a paged latent cache, as a library of its own: a runtime brings its queries, its
+// cache rows and its executor, and gets outputs and log-sum-exps.
+//
+// T new rows of a sequence attend to its S keys (S counts the new ones: row t sees keys 0 .. S - T + t). Letters in
+// shapes: H heads, N qk_nope_head_dim, P qk_rope_head_dim, V v_head_dim, R kv_lora_rank. Two forms, equal in algebra (docs/mla.md):
+//   kMha       expand the latents to K [S, H, N+P] and V [S, H, V], then ordinary attention
+//   kAbsorbed  q~ = q_nope w_kc [T, H, R]; rows of the cache are keys and values; the output goes through w_vc
+#ifndef MLA_ATTENTION_H_
+#define MLA_ATTENTION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "mla/cache.h"
+#include "mla/dtypes.h"
+#include "mla/executor.h"
+#include "mla/result.h"
+#include "mla/rope.h"
+
+namespace mla {
+
+enum class Form : std::uint8_t { kMha, kAbsorbed };
+
+// "mha", "absorbed".
+const char* FormName(Form form);
+
+struct MlaDims {
+  std::int64_t num_attention_heads = 0;  // H
+  std::int64_t qk_nope_head_dim = 0;     // N
+  std::int64_t qk_rope_head_dim = 0;     // P, 0 or even
+  std::int64_t v_head_dim = 0;           // V
+  std::int64_t kv_lora_rank = 0;         // R
+};
+
+// Cos and sin of every position, computed in float64 and rounded once.
+class RopeTable {
+ public:
+  // Frequencies of YaRN (arXiv 2309.00071, section 3.2) with DeepSeek's ramp, or theta^(-2i/P). Precondition: spec.dim is
+  // even and positive unless the layout is kNone. Fails where memory can't be had.
+  static Result<RopeTable> Create(const RopeSpec& spec, std::int64_t positions);
+  // What Create will allocate.
+  static std::int64_t Bytes(const RopeSpec& spec, std::int64_t positions);
+
+  RopeTable(RopeTable&&) noexcept;
+  RopeTable& operator=(RopeTable&&) noexcept;
+  ~RopeTable();
+
+  // Rotates P channels at x in place, as position `position` in [0, positions()).
+  void Rotate(float* x, std::int64_t position) const;
+  std::int64_t positions() const;
+  std::int64_t bytes() const;
+
+ private:
+  struct Impl;
+  explicit RopeTable(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// How a weight is kept in memory.
+enum class WeightDType : std::uint8_t { kF32, kBF16 };
+
+// kv_b_proj of one layer, split by head into w_kc [H, N, R] and w_vc [H, V, R] and packed: w_kc twice, since expanding
+// contracts R and absorbing contracts N. Derived from the checkpoint's tensor each time, never from an earlier packing.
+class KvBWeights {
+ public:
+  // kv_b_proj: [H * (N + V), R] row-major, dense, maybe unaligned. Fails where memory can't be had.
+  static Result<KvBWeights> Pack(const MlaDims& dims, DType dtype, const std::byte* kv_b_proj, WeightDType keep,
+                                 Executor& executor);
+  // What Pack will allocate.
+  static std::int64_t Bytes(const MlaDims& dims, WeightDType keep);
+
+  KvBWeights(KvBWeights&&) noexcept;
+  KvBWeights& operator=(KvBWeights&&) noexcept;
+  ~KvBWeights();
+  std::int64_t bytes() const;
+
+  struct Impl;
+  const Impl& impl() const { return *impl_; }
+
+ private:
+  explicit KvBWeights(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// A sequence's part in a call.
+struct AttentionSequence {
+  // Page ids: position p lies in page pages[p / page_tokens]. Entries past the last key's page are never read.
+  std::span<const std::int32_t> pages;
+  std::int64_t first_row = 0;  // its rows in q and out: [first_row, first_row + rows)
+  std::int64_t rows = 0;       // T, may be 0
+  std::int64_t keys = 0;       // S >= T
+  Form form = Form::kAbsorbed;
+};
+
+// What calls did since the last reset, in counts.
+struct AttentionCounters {
+  std::int64_t absorbed_rows = 0;
+  std::int64_t mha_rows = 0;
+  std::int64_t mha_one_shot = 0;     // (sequence, call) whose keys were expanded whole, for all heads at once
+  std::int64_t mha_in_pieces = 0;    // ... in pieces, for want of workspace
+  std::int64_t pieces = 0;           // pieces of the latter
+};
+
+// The attention of one model on one machine: dims, kernels and workspace. One call at a time.
+class MlaAttention {
+ public:
+  struct Options {
+    MlaDims dims;
+    double softmax_scale = 0;          // (N + P)^-1/2, times yarn's mscale squared: absorbing changes no dot product
+    std::int64_t max_rows = 0;         // rows of all sequences of a call
+    std::int64_t max_keys = 0;         // keys of one sequence
+    int workers = 1;                   // of the executor that calls will bring
+    // Bytes that the MHA form may expand into at a time; at least one head's segment of 1,024 keys is always had.
+    std::int64_t expand_bytes = std::int64_t{64} << 20;
+    std::string kernels;               // "" for the fastest, or "portable", "avx2", "avx512"
+  };
+
+  // Fails where the kernels are unknown or not for this machine, or memory can't be had.
+  static Result<MlaAttention> Create(const Options& options);
+  // What Create will allocate.
+  static std::int64_t WorkspaceBytes(const Options& options);
+
+  MlaAttention(MlaAttention&&) noexcept;
+  MlaAttention& operator=(MlaAttention&&) noexcept;
+  ~MlaAttention();
+
+  // For each row and head: out [rows, H, V] = softmax(scale q k^T) v, lse [rows, H] = natural log of the sum of
+  // exponentials; an empty key set gives out 0 and lse -inf. q [rows, H, N + P] with its last P channels rotated.
+  // lse may be null. Keys are read from their stored rows, the new rows' own included: they are written before.
+  // The bits of a row depend on its query, its keys' stored bytes, its form and the kernels: not on the other rows, the
+  // pages' ids or size, the workers, or where a chunk was cut. Allocates nothing.
+  void Run(const CacheLayerView& cache, const KvBWeights& weights, std::span<const AttentionSequence> sequences,
+           const float* q, float* out, float* lse, Executor& executor);
+
+  const AttentionCounters& counters() const;
+  void ResetCounters();
+  const char* kernels() const;  // the table in use
+  std::int64_t bytes() const;   // allocated
+
+ private:
+  struct Impl;
+  explicit MlaAttention(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// Multiply-adds of one layer's attention (docs/mla.md): keys S count the T rows; pairs = T(S-T) + T(T+1)/2.
+struct FormWork {
+  double projection = 0;  // expand: S R H (N+V); absorb, both sides: T R H (N+V)
+  double attention = 0;   // H pairs (N+P+V), or H pairs (2R+P)
+};
+FormWork WorkOf(Form form, const MlaDims& dims, std::int64_t rows, std::int64_t keys);
+
+// What a machine makes of it: multiply-adds a second of each term, relative to each other. Frozen before a request is
+// admitted; its id goes into reports.
+struct FormTable {
+  std::string id = "analytic-1";  // equal rates: multiply-adds alone decide
+  double expand_rate = 1;
+  double absorb_rate = 1;
+  double mha_rate = 1;
+  double absorbed_rate = 1;
+};
+
+// The cheaper form of a prompt's rows [first, first + rows) when they run in chunks of `chunk` rows: expansion is paid
+// again for every chunk. A pure function of its arguments; ties go to the absorbed form.
+Form ChooseForm(const FormTable& table, const MlaDims& dims, std::int64_t first, std::int64_t rows, std::int64_t chunk);
+
+}  // namespace mla
+
+#endif  // MLA_ATTENTION_H_

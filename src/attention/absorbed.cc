@@ -1,0 +1,252 @@
+#include "attention/absorbed.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "attention/kv_b.h"
+
+namespace mla::attention {
+
+// A run of one sequence's rows in a pass.
+struct Part {
+  const AttentionSequence* sequence;
+  std::int64_t pass_row;       // its first row in the pass
+  std::int64_t rows;
+  std::int64_t first_position;  // of its first row
+  std::int64_t keys;            // that its last row sees
+  std::int64_t block;           // states (row, head) of an item
+  std::int64_t blocks;
+  std::int64_t segments;
+  std::int64_t partial;         // where its segments' states are kept apart, or -1: one item folds them as it goes
+  std::int64_t items() const { return partial >= 0 ? blocks * segments : blocks; }
+};
+
+namespace {
+
+// Rows of a pass at 128 heads are 128: queries and output latents of 37 and 34 MB at DeepSeek-V3's dims.
+constexpr std::int64_t kPassStates = 16384;
+// A part of at most so many states is split by segments too: decode steps and short extends.
+constexpr std::int64_t kSplitStates = 256;
+
+std::int64_t SegmentsOf(std::int64_t keys) { return (keys + kSegmentKeys - 1) / kSegmentKeys; }
+
+std::int64_t Heads(const StepContext& step) { return step.dims.num_attention_heads; }
+std::int64_t QueryDim(const MlaDims& dims) { return dims.kv_lora_rank + dims.qk_rope_head_dim; }
+
+}  // namespace
+
+void PlaceAbsorbed(const MlaAttention::Options& options, Carver* carver, AbsorbedWorkspace* out) {
+  const MlaDims& dims = options.dims;
+  const std::int64_t h = dims.num_attention_heads;
+  out->pass_rows = std::min(options.max_rows, std::max<std::int64_t>(16, kPassStates / h));
+  out->parts = carver->Take<Part>(out->pass_rows);
+  out->row_ids = carver->Take<std::int32_t>(out->pass_rows);
+  out->query = carver->Take<float>(out->pass_rows * h * QueryDim(dims));
+  out->products = carver->Take<ops::GemmProblem>(h);
+  PlaceStates(out->pass_rows * h, dims.kv_lora_rank, carver, &out->total);
+  const std::int64_t segments = SegmentsOf(options.max_keys);
+  out->partial_states = segments > 1 ? segments * std::max(h, kSplitStates) : 0;
+  PlaceStates(out->partial_states, dims.kv_lora_rank, carver, &out->partial);
+}
+
+namespace {
+
+// Cuts a part's states into items: as many as keep the workers busy, in blocks as large as that allows.
+void CutPart(const StepContext& step, const AbsorbedWorkspace& ws, std::int64_t* partial_used, Part* part) {
+  const std::int64_t states = part->rows * Heads(step);
+  part->segments = SegmentsOf(part->keys);
+  part->partial = -1;
+  if (part->segments > 1 && states <= std::max(Heads(step), kSplitStates) &&
+      *partial_used + states * part->segments <= ws.partial_states) {
+    part->partial = *partial_used;
+    *partial_used += states * part->segments;
+  }
+  const std::int64_t parallel = part->partial >= 0 ? part->segments : 1;
+  part->block = std::min(states, kMaxBlockRows);
+  while (part->block > 8 && (states + part->block - 1) / part->block * parallel < step.executor.workers()) {
+    part->block = (part->block + 1) / 2;
+  }
+  part->blocks = (states + part->block - 1) / part->block;
+}
+
+// Takes rows from sequence *next (its row *row) on until the pass is full. Returns the number of parts; *rows_used is the rows.
+std::int64_t PlanPass(const StepContext& step, std::span<const AttentionSequence> sequences, const AbsorbedWorkspace& ws,
+                      std::size_t* next, std::int64_t* row, std::int64_t* rows_used) {
+  std::int64_t parts = 0;
+  std::int64_t partial_used = 0;
+  *rows_used = 0;
+  while (*next < sequences.size() && *rows_used < ws.pass_rows) {
+    const AttentionSequence& s = sequences[*next];
+    if (s.form == Form::kAbsorbed && *row < s.rows) {
+      Part& part = ws.parts[parts++];
+      part.sequence = &s;
+      part.pass_row = *rows_used;
+      part.rows = std::min(s.rows - *row, ws.pass_rows - *rows_used);
+      part.first_position = s.keys - s.rows + *row;
+      part.keys = part.first_position + part.rows;
+      for (std::int64_t i = 0; i < part.rows; ++i) {
+        ws.row_ids[part.pass_row + i] = static_cast<std::int32_t>(s.first_row + *row + i);
+      }
+      CutPart(step, ws, &partial_used, &part);
+      *rows_used += part.rows;
+      *row += part.rows;
+    }
+    if (s.form != Form::kAbsorbed || *row >= s.rows) {
+      ++*next;
+      *row = 0;
+    }
+  }
+  return parts;
+}
+
+// q~ = q_nope w_kc for every row and head of the pass, and q_pe beside it.
+void AbsorbQueries(const StepContext& step, const float* q, std::int64_t rows, const AbsorbedWorkspace& ws) {
+  const MlaDims& d = step.dims;
+  const std::int64_t h = Heads(step);
+  const std::int64_t q_head = d.qk_nope_head_dim + d.qk_rope_head_dim;
+  for (std::int64_t head = 0; head < h; ++head) {
+    ops::GemmProblem& p = ws.products[head];
+    p = ops::GemmProblem{};
+    p.x = q + head * q_head;
+    p.ldx = h * q_head;
+    p.x_rows = ws.row_ids;
+    p.y = ws.query + head * QueryDim(d);
+    p.ldy = h * QueryDim(d);
+    p.m = rows;
+    p.w = step.weights.absorb[static_cast<std::size_t>(head)];
+  }
+  ops::Gemm(step.executor, step.ops, std::span<const ops::GemmProblem>(ws.products, static_cast<std::size_t>(h)));
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t head = 0; head < h; ++head) {
+      const float* from = q + (ws.row_ids[i] * h + head) * q_head + d.qk_nope_head_dim;
+      std::copy_n(from, d.qk_rope_head_dim, ws.query + (i * h + head) * QueryDim(d) + d.kv_lora_rank);
+    }
+  }
+}
+
+// Loads tile `first` (a position) of a part: rows widened, keys transposed.
+void LoadTile(const StepContext& step, const Part& part, std::int64_t first, const Scratch& scratch) {
+  const std::int64_t live = std::min(kTileKeys, part.keys - first);
+  LoadRows(step.kernels, step.cache, part.sequence->pages, first, live, scratch.rows, scratch.ld_rows,
+           scratch.rows + step.dims.kv_lora_rank, scratch.ld_rows);
+  step.kernels.transpose_tile(scratch.rows, scratch.ld_rows, QueryDim(step.dims), scratch.keys);
+}
+
+// Runs the block's states over one segment, into scratch.segment.
+void RunSegment(const StepContext& step, const Part& part, std::int64_t segment, std::int64_t begin, std::int64_t count,
+                const AbsorbedWorkspace& ws, const Scratch& scratch) {
+  const std::int64_t h = Heads(step);
+  Clear(scratch.segment, count);
+  const std::int64_t last_position = part.first_position + (begin + count - 1) / h;
+  const std::int64_t end = std::min((segment + 1) * kSegmentKeys, last_position + 1);
+  for (std::int64_t first = segment * kSegmentKeys; first < end; first += kTileKeys) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t position = part.first_position + (begin + i) / h;
+      scratch.visible[i] = static_cast<std::int32_t>(std::clamp<std::int64_t>(position + 1 - first, 0, kTileKeys));
+    }
+    LoadTile(step, part, first, scratch);
+    TileBlock block{};
+    block.q = ws.query + (part.pass_row * h + begin) * QueryDim(step.dims);
+    block.ldq = QueryDim(step.dims);
+    block.rows = count;
+    block.key_dim = QueryDim(step.dims);
+    block.keys = scratch.keys;
+    block.values = scratch.rows;
+    block.ldv = scratch.ld_rows;
+    block.value_dim = step.dims.kv_lora_rank;
+    block.visible = scratch.visible;
+    block.scale = step.scale;
+    block.state = scratch.segment;
+    block.scores = scratch.scores;
+    step.kernels.attend_tile(block);
+  }
+}
+
+void RunItem(const StepContext& step, const Part& part, std::int64_t item, const AbsorbedWorkspace& ws,
+             const Scratch& scratch) {
+  const std::int64_t states = part.rows * Heads(step);
+  const std::int64_t begin = item % part.blocks * part.block;
+  const std::int64_t count = std::min(part.block, states - begin);
+  const std::int64_t r = step.dims.kv_lora_rank;
+  if (part.partial >= 0) {
+    const std::int64_t segment = item / part.blocks;
+    RunSegment(step, part, segment, begin, count, ws, scratch);
+    const States apart = Offset(ws.partial, part.partial + segment * states + begin);
+    Clear(apart, count);
+    step.kernels.fold(scratch.segment, count, r, apart);
+    return;
+  }
+  const States total = Offset(ws.total, part.pass_row * Heads(step) + begin);
+  Clear(total, count);
+  for (std::int64_t segment = 0; segment < part.segments; ++segment) {
+    RunSegment(step, part, segment, begin, count, ws, scratch);
+    step.kernels.fold(scratch.segment, count, r, total);
+  }
+}
+
+// Folds segments that were kept apart, left to right: the order in which one worker would have.
+void FoldPart(const StepContext& step, const Part& part, const AbsorbedWorkspace& ws) {
+  const std::int64_t states = part.rows * Heads(step);
+  const States total = Offset(ws.total, part.pass_row * Heads(step));
+  Clear(total, states);
+  for (std::int64_t segment = 0; segment < part.segments; ++segment) {
+    step.kernels.fold(Offset(ws.partial, part.partial + segment * states), states, step.dims.kv_lora_rank, total);
+  }
+}
+
+// Divides, and takes the output latents through w_vc to the rows of `out`.
+void Finish(const StepContext& step, std::int64_t rows, const AbsorbedWorkspace& ws, float* out, float* lse) {
+  const MlaDims& d = step.dims;
+  const std::int64_t h = Heads(step);
+  const States& total = ws.total;
+  ParallelFor(step.executor, rows, [&](std::int64_t i, int /*worker*/) {
+    if (lse != nullptr) {
+      for (std::int64_t head = 0; head < h; ++head) lse[ws.row_ids[i] * h + head] = LogSumExp(total, i * h + head);
+    }
+    const States row = Offset(total, i * h);
+    step.kernels.normalise(row, h, d.kv_lora_rank, row.acc, row.ld);
+  });
+  for (std::int64_t head = 0; head < h; ++head) {
+    ops::GemmProblem& p = ws.products[head];
+    p = ops::GemmProblem{};
+    p.x = total.acc + head * total.ld;
+    p.ldx = h * total.ld;
+    p.y = out + head * d.v_head_dim;
+    p.ldy = h * d.v_head_dim;
+    p.y_rows = ws.row_ids;
+    p.m = rows;
+    p.w = step.weights.value[static_cast<std::size_t>(head)];
+  }
+  ops::Gemm(step.executor, step.ops, std::span<const ops::GemmProblem>(ws.products, static_cast<std::size_t>(h)));
+}
+
+void RunPass(const StepContext& step, std::int64_t parts, std::int64_t rows, const float* q, float* out, float* lse,
+             const AbsorbedWorkspace& ws) {
+  AbsorbQueries(step, q, rows, ws);
+  std::int64_t items = 0;
+  for (std::int64_t i = 0; i < parts; ++i) items += ws.parts[i].items();
+  ParallelFor(step.executor, items, [&](std::int64_t item, int worker) {
+    const Part* part = ws.parts;
+    for (; item >= part->items(); ++part) item -= part->items();
+    RunItem(step, *part, item, ws, step.scratch[worker]);
+  });
+  ParallelFor(step.executor, parts, [&](std::int64_t i, int /*worker*/) {
+    if (ws.parts[i].partial >= 0) FoldPart(step, ws.parts[i], ws);
+  });
+  Finish(step, rows, ws, out, lse);
+}
+
+}  // namespace
+
+void RunAbsorbed(const StepContext& step, std::span<const AttentionSequence> sequences, const float* q, float* out,
+                 float* lse, const AbsorbedWorkspace& workspace) {
+  std::size_t next = 0;
+  std::int64_t row = 0;
+  while (next < sequences.size()) {
+    std::int64_t rows = 0;
+    const std::int64_t parts = PlanPass(step, sequences, workspace, &next, &row, &rows);
+    if (rows > 0) RunPass(step, parts, rows, q, out, lse, workspace);
+  }
+}
+
+}  // namespace mla::attention

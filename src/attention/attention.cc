@@ -1,0 +1,108 @@
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "attention/absorbed.h"
+#include "attention/kv_b.h"
+#include "attention/mha.h"
+#include "base/cpu_info.h"
+#include "mla/attention.h"
+
+namespace mla {
+namespace attention {
+namespace {
+
+struct Workspace {
+  AbsorbedWorkspace absorbed;
+  MhaWorkspace mha;
+  std::vector<Scratch> scratch;
+};
+
+// The one layout that both planning and Create follow.
+void PlaceAll(const MlaAttention::Options& options, Carver* carver, Workspace* out) {
+  PlaceAbsorbed(options, carver, &out->absorbed);
+  PlaceMha(options, carver, &out->mha);
+  out->scratch.resize(static_cast<std::size_t>(options.workers));
+  for (Scratch& scratch : out->scratch) PlaceScratch(options.dims, carver, &scratch);
+}
+
+const AttentionKernels& KernelsFor(Isa isa) {
+#if defined(__x86_64__) && !defined(MLA_SCALAR_ONLY)
+  if (isa == Isa::kAvx512) return kAttentionAvx512;
+  if (isa == Isa::kAvx2) return kAttentionAvx2;
+#endif
+  MLA_CHECK(isa == Isa::kPortable);
+  return kAttentionPortable;
+}
+
+}  // namespace
+}  // namespace attention
+
+struct MlaAttention::Impl {
+  Options options;
+  Isa isa = Isa::kPortable;
+  Buffer buffer;
+  attention::Workspace workspace;
+  AttentionCounters counters;
+};
+
+MlaAttention::MlaAttention(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+MlaAttention::MlaAttention(MlaAttention&&) noexcept = default;
+MlaAttention& MlaAttention::operator=(MlaAttention&&) noexcept = default;
+MlaAttention::~MlaAttention() = default;
+
+std::int64_t MlaAttention::WorkspaceBytes(const Options& options) {
+  Carver carver;
+  attention::Workspace workspace;
+  PlaceAll(options, &carver, &workspace);
+  return carver.used();
+}
+
+Result<MlaAttention> MlaAttention::Create(const Options& options) {
+  const MlaDims& d = options.dims;
+  MLA_CHECK(d.num_attention_heads > 0 && d.qk_nope_head_dim > 0 && d.v_head_dim > 0 && d.kv_lora_rank > 0);
+  MLA_CHECK(d.qk_rope_head_dim >= 0 && options.max_rows > 0 && options.max_keys > 0 && options.workers > 0);
+  auto impl = std::make_unique<Impl>();
+  impl->options = options;
+  MLA_ASSIGN_OR_RETURN(impl->isa, SelectIsa(DetectCpu(), options.kernels));
+  MLA_ASSIGN_OR_RETURN(impl->buffer, Buffer::Allocate(WorkspaceBytes(options), "attention workspace"));
+  Carver carver(impl->buffer);
+  PlaceAll(options, &carver, &impl->workspace);
+  return MlaAttention(std::move(impl));
+}
+
+void MlaAttention::Run(const CacheLayerView& cache, const KvBWeights& weights,
+                       std::span<const AttentionSequence> sequences, const float* q, float* out, float* lse,
+                       Executor& executor) {
+  Impl& impl = *impl_;
+  MLA_CHECK_LE(executor.workers(), impl.options.workers);
+  MLA_CHECK_EQ(cache.latent_elements, impl.options.dims.kv_lora_rank);
+  MLA_CHECK_EQ(cache.rope_elements, impl.options.dims.qk_rope_head_dim);
+  std::int64_t mha_rows = 0;
+  std::int64_t absorbed_rows = 0;
+  for (const AttentionSequence& s : sequences) {
+    MLA_CHECK_LE(s.rows, s.keys);
+    MLA_CHECK_LE(s.keys, impl.options.max_keys);
+    (s.form == Form::kMha ? mha_rows : absorbed_rows) += s.rows;
+  }
+  MLA_CHECK_LE(mha_rows + absorbed_rows, impl.options.max_rows);
+  const attention::StepContext step{impl.options.dims,
+                                    static_cast<float>(impl.options.softmax_scale),
+                                    attention::KernelsFor(impl.isa),
+                                    ops::KernelsFor(impl.isa),
+                                    cache,
+                                    weights.impl(),
+                                    executor,
+                                    impl.workspace.scratch.data()};
+  if (absorbed_rows > 0) RunAbsorbed(step, sequences, q, out, lse, impl.workspace.absorbed);
+  if (mha_rows > 0) RunMha(step, sequences, q, out, lse, impl.workspace.mha, &impl.counters);
+  impl.counters.absorbed_rows += absorbed_rows;
+  impl.counters.mha_rows += mha_rows;
+}
+
+const AttentionCounters& MlaAttention::counters() const { return impl_->counters; }
+void MlaAttention::ResetCounters() { impl_->counters = AttentionCounters{}; }
+const char* MlaAttention::kernels() const { return IsaName(impl_->isa); }
+std::int64_t MlaAttention::bytes() const { return impl_->buffer.bytes(); }
+
+}  // namespace mla

@@ -1,0 +1,38 @@
+#include <algorithm>
+
+#include "base/check.h"
+#include "mla/attention.h"
+
+namespace mla {
+
+const char* FormName(Form form) { return form == Form::kMha ? "mha" : "absorbed"; }
+
+FormWork WorkOf(Form form, const MlaDims& dims, std::int64_t rows, std::int64_t keys) {
+  const auto t = static_cast<double>(rows);
+  const auto s = static_cast<double>(keys);
+  const auto h = static_cast<double>(dims.num_attention_heads);
+  const auto n = static_cast<double>(dims.qk_nope_head_dim);
+  const auto p = static_cast<double>(dims.qk_rope_head_dim);
+  const auto v = static_cast<double>(dims.v_head_dim);
+  const auto r = static_cast<double>(dims.kv_lora_rank);
+  const double pairs = t * (s - t) + t * (t + 1) / 2;
+  if (form == Form::kMha) return {s * r * h * (n + v), h * pairs * (n + p + v)};
+  return {t * r * h * (n + v), h * pairs * (2 * r + p)};
+}
+
+Form ChooseForm(const FormTable& table, const MlaDims& dims, std::int64_t first, std::int64_t rows, std::int64_t chunk) {
+  MLA_CHECK_LT(0, chunk);
+  double mha = 0;
+  double absorbed = 0;
+  for (std::int64_t done = 0; done < rows; done += chunk) {
+    const std::int64_t t = std::min(chunk, rows - done);
+    const std::int64_t s = first + done + t;
+    const FormWork expand = WorkOf(Form::kMha, dims, t, s);
+    const FormWork absorb = WorkOf(Form::kAbsorbed, dims, t, s);
+    mha += expand.projection / table.expand_rate + expand.attention / table.mha_rate;
+    absorbed += absorb.projection / table.absorb_rate + absorb.attention / table.absorbed_rate;
+  }
+  return mha < absorbed ? Form::kMha : Form::kAbsorbed;
+}
+
+}  // namespace mla

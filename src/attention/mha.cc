@@ -1,0 +1,201 @@
+#include "attention/mha.h"
+
+#include <algorithm>
+
+#include "attention/kv_b.h"
+
+namespace mla::attention {
+namespace {
+
+std::int64_t KeyFloats(const MlaDims& d) { return d.qk_nope_head_dim + RoundUp(d.v_head_dim, 16); }
+
+// How one sequence's keys and heads are cut.
+struct Pieces {
+  std::int64_t keys = 0;   // of a piece, whole segments or all
+  std::int64_t heads = 0;  // of a group
+};
+
+Pieces CutSequence(const MlaDims& d, std::int64_t keys, std::int64_t floats, std::int64_t max_keys) {
+  const std::int64_t h = d.num_attention_heads;
+  if (keys <= max_keys && keys * h * KeyFloats(d) <= floats) return {keys, h};
+  const std::int64_t heads = std::clamp<std::int64_t>(floats / (kSegmentKeys * KeyFloats(d)), 1, h);
+  const std::int64_t segments = std::max<std::int64_t>(1, floats / (heads * kSegmentKeys * KeyFloats(d)));
+  return {std::min(std::min(segments * kSegmentKeys, max_keys), keys), heads};
+}
+
+}  // namespace
+
+void PlaceMha(const MlaAttention::Options& options, Carver* carver, MhaWorkspace* out) {
+  const MlaDims& d = options.dims;
+  const std::int64_t h = d.num_attention_heads;
+  const std::int64_t segment = std::min(options.max_keys, kSegmentKeys) * KeyFloats(d);
+  const std::int64_t whole = options.max_keys * h * KeyFloats(d);
+  const std::int64_t budget = options.expand_bytes / static_cast<std::int64_t>(sizeof(float));
+  out->floats = std::clamp(budget, segment, std::max(segment, whole));
+  // A piece of one group holds at most so many keys: all, or the whole segments that fit for all heads, or one segment.
+  out->max_keys = options.max_keys;
+  if (out->floats < whole) {
+    const std::int64_t fits = out->floats / (h * kSegmentKeys * KeyFloats(d)) * kSegmentKeys;
+    out->max_keys = std::min(options.max_keys, std::max(fits, kSegmentKeys));
+  }
+  out->expanded = carver->Take<float>(out->floats);
+  out->latent = carver->Take<float>(out->max_keys * d.kv_lora_rank);
+  out->rope = carver->Take<float>(out->max_keys * RoundUp(d.qk_rope_head_dim, 16));
+  out->products = carver->Take<ops::GemmProblem>(2 * h);
+  PlaceStates(options.max_rows * h, d.v_head_dim, carver, &out->total);
+}
+
+namespace {
+
+// One piece at work.
+struct Piece {
+  const AttentionSequence& sequence;
+  std::int64_t first;       // position of its first key
+  std::int64_t keys;
+  std::int64_t head;        // first head of the group
+  std::int64_t heads;
+  float* k(const MlaDims& d, const MhaWorkspace& ws, std::int64_t i) const { return ws.expanded + i * keys * KeyFloats(d); }
+  float* v(const MlaDims& d, const MhaWorkspace& ws, std::int64_t i) const {
+    return k(d, ws, i) + keys * d.qk_nope_head_dim;
+  }
+};
+
+// Reads the piece's rows back from the cache and expands them for each head of the group.
+void Expand(const StepContext& step, const Piece& piece, const MhaWorkspace& ws) {
+  const MlaDims& d = step.dims;
+  const std::int64_t ld_rope = RoundUp(d.qk_rope_head_dim, 16);
+  ParallelFor(step.executor, (piece.keys + kTileKeys - 1) / kTileKeys, [&](std::int64_t tile, int /*worker*/) {
+    const std::int64_t at = tile * kTileKeys;
+    LoadRows(step.kernels, step.cache, piece.sequence.pages, piece.first + at, std::min(kTileKeys, piece.keys - at),
+             ws.latent + at * d.kv_lora_rank, d.kv_lora_rank, ws.rope + at * ld_rope, ld_rope);
+  });
+  for (std::int64_t i = 0; i < piece.heads; ++i) {
+    const auto head = static_cast<std::size_t>(piece.head + i);
+    ops::GemmProblem& k = ws.products[2 * i];
+    ops::GemmProblem& v = ws.products[2 * i + 1];
+    k = ops::GemmProblem{};
+    k.x = ws.latent;
+    k.ldx = d.kv_lora_rank;
+    k.m = piece.keys;
+    v = k;
+    k.y = piece.k(d, ws, i);
+    k.ldy = d.qk_nope_head_dim;
+    k.w = step.weights.expand[head];
+    v.y = piece.v(d, ws, i);
+    v.ldy = RoundUp(d.v_head_dim, 16);
+    v.w = step.weights.value[head];
+  }
+  ops::Gemm(step.executor, step.ops,
+            std::span<const ops::GemmProblem>(ws.products, static_cast<std::size_t>(2 * piece.heads)));
+}
+
+// The tile's keys of one head: k_nope from the expansion, k_pe shared by all heads from the cache.
+void LoadTile(const StepContext& step, const Piece& piece, std::int64_t i, std::int64_t at, const MhaWorkspace& ws,
+              const Scratch& scratch) {
+  const MlaDims& d = step.dims;
+  const std::int64_t live = std::min(kTileKeys, piece.keys - at);
+  const std::int64_t n = d.qk_nope_head_dim;
+  const std::int64_t p = d.qk_rope_head_dim;
+  const std::int64_t ld_rope = RoundUp(p, 16);
+  const float* k = piece.k(d, ws, i) + at * n;
+  const float* rope = ws.rope + at * ld_rope;
+  if (live == kTileKeys) {
+    step.kernels.transpose_tile(k, n, n, scratch.keys);
+    step.kernels.transpose_tile(rope, ld_rope, p, scratch.keys + n * kTileKeys);
+    return;
+  }
+  // The last tile may end inside the workspace: its missing keys are zero, and masked anyway.
+  for (std::int64_t key = 0; key < kTileKeys; ++key) {
+    for (std::int64_t c = 0; c < n; ++c) scratch.keys[c * kTileKeys + key] = key < live ? k[key * n + c] : 0.0F;
+    for (std::int64_t c = 0; c < p; ++c) {
+      scratch.keys[(n + c) * kTileKeys + key] = key < live ? rope[key * ld_rope + c] : 0.0F;
+    }
+  }
+}
+
+// Rows [begin, begin + count) of one head over the piece: segment by segment, folded left to right into their totals.
+void Attend(const StepContext& step, const Piece& piece, std::int64_t i, std::int64_t begin, std::int64_t count,
+            const float* q, const States& total, const MhaWorkspace& ws, const Scratch& scratch) {
+  const MlaDims& d = step.dims;
+  const std::int64_t q_head = d.qk_nope_head_dim + d.qk_rope_head_dim;
+  const std::int64_t ldq = d.num_attention_heads * q_head;
+  const std::int64_t first_position = piece.sequence.keys - piece.sequence.rows + begin;
+  const std::int64_t end = std::min(piece.first + piece.keys, first_position + count);
+  for (std::int64_t segment = piece.first; segment < end; segment += kSegmentKeys) {
+    Clear(scratch.segment, count);
+    for (std::int64_t first = segment; first < std::min(end, segment + kSegmentKeys); first += kTileKeys) {
+      for (std::int64_t r = 0; r < count; ++r) {
+        scratch.visible[r] =
+            static_cast<std::int32_t>(std::clamp<std::int64_t>(first_position + r + 1 - first, 0, kTileKeys));
+      }
+      LoadTile(step, piece, i, first - piece.first, ws, scratch);
+      TileBlock block{};
+      block.q = q + (piece.sequence.first_row + begin) * ldq + (piece.head + i) * q_head;
+      block.ldq = ldq;
+      block.rows = count;
+      block.key_dim = q_head;
+      block.keys = scratch.keys;
+      block.ldv = RoundUp(d.v_head_dim, 16);
+      block.values = piece.v(d, ws, i) + (first - piece.first) * block.ldv;
+      block.value_dim = d.v_head_dim;
+      block.visible = scratch.visible;
+      block.scale = step.scale;
+      block.state = scratch.segment;
+      block.scores = scratch.scores;
+      step.kernels.attend_tile(block);
+    }
+    step.kernels.fold(scratch.segment, count, d.v_head_dim, total);
+  }
+}
+
+std::int64_t BlockRows(std::int64_t rows, std::int64_t heads, int workers) {
+  std::int64_t block = std::min(rows, kMaxBlockRows);
+  while (block > 8 && (rows + block - 1) / block * heads < workers) block = (block + 1) / 2;
+  return block;
+}
+
+void RunPiece(const StepContext& step, const Piece& piece, const float* q, float* out, float* lse,
+              const MhaWorkspace& ws) {
+  const MlaDims& d = step.dims;
+  const AttentionSequence& s = piece.sequence;
+  const bool last = piece.first + piece.keys == s.keys;
+  if (piece.keys > 0) Expand(step, piece, ws);
+  const std::int64_t block = BlockRows(s.rows, piece.heads, step.executor.workers());
+  const std::int64_t blocks = (s.rows + block - 1) / block;
+  ParallelFor(step.executor, piece.heads * blocks, [&](std::int64_t item, int worker) {
+    const std::int64_t i = item / blocks;
+    const std::int64_t begin = item % blocks * block;
+    const std::int64_t count = std::min(block, s.rows - begin);
+    const States total = Offset(ws.total, (piece.head + i) * s.rows + begin);
+    if (piece.first == 0) Clear(total, count);
+    Attend(step, piece, i, begin, count, q, total, ws, step.scratch[worker]);
+    if (!last) return;
+    const std::int64_t row = (s.first_row + begin) * d.num_attention_heads + piece.head + i;
+    if (lse != nullptr) {
+      for (std::int64_t r = 0; r < count; ++r) lse[row + r * d.num_attention_heads] = LogSumExp(total, r);
+    }
+    step.kernels.normalise(total, count, d.v_head_dim, out + row * d.v_head_dim, d.num_attention_heads * d.v_head_dim);
+  });
+}
+
+}  // namespace
+
+void RunMha(const StepContext& step, std::span<const AttentionSequence> sequences, const float* q, float* out, float* lse,
+            const MhaWorkspace& workspace, AttentionCounters* counters) {
+  for (const AttentionSequence& s : sequences) {
+    if (s.form != Form::kMha || s.rows == 0) continue;
+    const std::int64_t h = step.dims.num_attention_heads;
+    const Pieces cut = CutSequence(step.dims, s.keys, workspace.floats, workspace.max_keys);
+    const bool one_shot = cut.keys == s.keys && cut.heads == h;
+    ++(one_shot ? counters->mha_one_shot : counters->mha_in_pieces);
+    for (std::int64_t head = 0; head < h; head += cut.heads) {
+      for (std::int64_t first = 0; first < s.keys; first += cut.keys) {
+        const Piece piece{s, first, std::min(cut.keys, s.keys - first), head, std::min(cut.heads, h - head)};
+        RunPiece(step, piece, q, out, lse, workspace);
+        if (!one_shot) ++counters->pieces;
+      }
+    }
+  }
+}
+
+}  // namespace mla::attention

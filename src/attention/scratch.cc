@@ -1,0 +1,68 @@
+#include "attention/scratch.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <span>
+
+namespace mla::attention {
+
+void PlaceStates(std::int64_t rows, std::int64_t value_dim, Carver* carver, States* out) {
+  out->ld = RoundUp(value_dim, 16);
+  out->max = carver->Take<float>(rows);
+  out->sum = carver->Take<float>(rows);
+  out->acc = carver->Take<float>(rows * out->ld);
+}
+
+void PlaceScratch(const MlaDims& dims, Carver* carver, Scratch* out) {
+  const std::int64_t row = dims.kv_lora_rank + dims.qk_rope_head_dim;
+  out->ld_rows = RoundUp(row, 16);
+  out->rows = carver->Take<float>(kTileKeys * out->ld_rows);
+  out->keys = carver->Take<float>((std::max(dims.kv_lora_rank, dims.qk_nope_head_dim) + dims.qk_rope_head_dim) * kTileKeys);
+  out->scores = carver->Take<float>(kMaxBlockRows * kTileKeys);
+  out->visible = carver->Take<std::int32_t>(kMaxBlockRows);
+  PlaceStates(kMaxBlockRows, std::max(dims.kv_lora_rank, dims.v_head_dim), carver, &out->segment);
+}
+
+States Offset(const States& states, std::int64_t row) {
+  return {states.max + row, states.sum + row, states.acc + row * states.ld, states.ld};
+}
+
+void Clear(const States& states, std::int64_t rows) {
+  std::fill_n(states.max, rows, -std::numeric_limits<float>::infinity());
+  std::fill_n(states.sum, rows, 0.0F);
+  std::fill_n(states.acc, rows * states.ld, 0.0F);
+}
+
+float LogSumExp(const States& states, std::int64_t row) {
+  if (states.max[row] == -std::numeric_limits<float>::infinity()) return states.max[row];
+  return states.max[row] + std::log(states.sum[row]);
+}
+
+namespace {
+
+void LoadSegment(const AttentionKernels& kernels, DType dtype, const std::byte* from, float* to, std::int64_t n) {
+  if (dtype == DType::kBF16) {
+    kernels.widen(reinterpret_cast<const Bf16Bits*>(from), to, n);
+  } else if (n > 0) {
+    std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(float));
+  }
+}
+
+}  // namespace
+
+void LoadRows(const AttentionKernels& kernels, const CacheLayerView& cache, std::span<const std::int32_t> pages,
+              std::int64_t first, std::int64_t count, float* latent, std::int64_t ld_latent, float* rope,
+              std::int64_t ld_rope) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t position = first + i;
+    const std::int64_t page = pages[static_cast<std::size_t>(position / cache.page_tokens)];
+    MLA_DCHECK(page >= 0 && page < cache.pages);
+    const std::byte* row = cache.Row(page * cache.page_tokens + position % cache.page_tokens);
+    LoadSegment(kernels, cache.dtype, row, latent + i * ld_latent, cache.latent_elements);
+    LoadSegment(kernels, cache.dtype, row + cache.rope_offset, rope + i * ld_rope, cache.rope_elements);
+  }
+}
+
+}  // namespace mla::attention
