@@ -47,11 +47,11 @@ struct ModelConfig {
   std::int64_t qk_rope_head_dim = 0;          // P, even
   std::int64_t v_head_dim = 0;                // V
   std::int64_t max_position_embeddings = 0;
-  double rms_norm_eps = 1e-6;         // of layer norms and the final norm
-  double latent_norm_eps = 1e-6;      // of q_a_layernorm and kv_a_layernorm: DeepSeek's own code builds them with its
-                                      // default, whatever rms_norm_eps says
+  double rms_norm_eps = 1e-6;     // of layer norms and the final norm
+  double latent_norm_eps = 1e-6;  // of q_a_layernorm and kv_a_layernorm: DeepSeek's own code builds them with its
+                                  // default, whatever rms_norm_eps says
   RopeSpec rope;
-  std::optional<MoeConfig> moe;       // empty: every layer is dense
+  std::optional<MoeConfig> moe;  // empty: every layer is dense
   std::int64_t first_k_dense_replace = 0;
   std::int64_t moe_layer_freq = 1;
   bool tie_word_embeddings = false;
@@ -64,17 +64,20 @@ struct ModelConfig {
   }
 };
 
-// Fails, with the field, what it may be and what it is, on: an unknown model_type, rope type, scoring_func, topk_method,
-// activation or other value; a missing, non-positive, huge (dims past 2^24, positions and vocabulary past 2^31), NaN or wrongly typed field; dims that do not
-// fit together; a field that is neither known nor on the list of harmless ones. `where` opens the message.
+// Fails, with the field, what it may be and what it is, on: an unknown model_type, rope type, scoring_func,
+// topk_method, activation or other value; a missing, non-positive, huge (dims past 2^24, positions and vocabulary past
+// 2^31), NaN or wrongly typed field; dims that do not fit together; a field that is neither known nor on the list of
+// harmless ones. `where` opens the message.
 Result<ModelConfig> ParseConfig(std::string_view json_text, std::string_view where);
 
 // Reads DIR/config.json, or the file itself where path is one.
 Result<ModelConfig> LoadConfig(const std::string& path);
 
-// yarn's m(factor, mscale) = 0.1 mscale ln(factor) + 1, and 1 where factor <= 1 (YaRN, equation 22, with DeepSeek's mscale).
+// yarn's m(factor, mscale) = 0.1 mscale ln(factor) + 1, and 1 where factor <= 1 (YaRN, equation 22, with DeepSeek's
+// mscale).
 double YarnMscale(double factor, double mscale);
-// (N + P)^-1/2, times m(factor, mscale_all_dim)^2 for yarn with mscale_all_dim set. DeepSeek-V2, equation 46, and DeepSeek's published code.
+// (N + P)^-1/2, times m(factor, mscale_all_dim)^2 for yarn with mscale_all_dim set. DeepSeek-V2, equation 46, and
+// DeepSeek's published code.
 double SoftmaxScale(const ModelConfig& config);
 // What cos and sin are multiplied by: m(factor, mscale) / m(factor, mscale_all_dim) for yarn, else 1.
 double CosSinScale(const RopeSpec& rope);

@@ -38,9 +38,10 @@ TensorReport CheckTensors(const ModelConfig& config, const io::Checkpoint& check
 Status RequireTensors(const ModelConfig& config, const io::Checkpoint& checkpoint);
 
 struct ParameterCount {
-  std::int64_t total = 0;   // of the main model
-  std::int64_t active = 0;  // read for one token: top-k experts of each MoE layer; one embedding row counts as hidden_size
-  std::int64_t mtp = 0;     // of MTP layers, in addition
+  std::int64_t total = 0;  // of the main model
+  std::int64_t active =
+      0;                 // read for one token: top-k experts of each MoE layer; one embedding row counts as hidden_size
+  std::int64_t mtp = 0;  // of MTP layers, in addition
 };
 ParameterCount CountParameters(const ModelConfig& config);
 

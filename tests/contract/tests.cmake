@@ -1,0 +1,2 @@
+mla_test(contract tensors)
+mla_test(contract tiny_checkpoint)
