@@ -1,0 +1,5 @@
+mla_test(reference golden)
+mla_test(reference properties)
+mla_test(reference readings)
+mla_test(reference rope)
+mla_test(reference routing)
