@@ -1,0 +1,109 @@
+// A model's weights, packed for products: named fields, shapes beside them. Letters: H heads, N qk_nope_head_dim,
+// P qk_rope_head_dim, V v_head_dim, R kv_lora_rank, Q q_lora_rank, I an intermediate size, E routed experts.
+#ifndef MLA_WEIGHTS_WEIGHTS_H_
+#define MLA_WEIGHTS_WEIGHTS_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "base/buffer.h"
+#include "contract/config.h"
+#include "io/checkpoint.h"
+#include "mla/attention.h"
+#include "mla/executor.h"
+#include "mla/result.h"
+#include "ops/packed.h"
+
+namespace mla::weights {
+
+// Gate and up projections are one product: rows [0, I) gate, [I, 2I) up.
+struct Mlp {
+  std::int64_t intermediate_size = 0;
+  ops::PackedMatrix gate_up;  // [2 I, hidden]
+  ops::PackedMatrix down;     // [hidden, I]
+};
+
+struct Moe {
+  ops::PackedMatrix router;   // [E, hidden], always fp32: a rounded router picks other experts
+  const float* bias = nullptr;  // [E] e_score_correction_bias
+  std::vector<Mlp> experts;   // E
+  std::optional<Mlp> shared;  // n_shared_experts as one MLP
+};
+
+struct Attention {
+  // The product that reads the layer's input: rows [q_a Q | kv_a R + P], or [q_proj H (N+P) | kv_a R + P].
+  ops::PackedMatrix q_a_kv_a;
+  const float* q_a_norm = nullptr;   // [Q]; null without q_lora_rank
+  ops::PackedMatrix q_b;             // [H (N + P), Q]; empty without q_lora_rank
+  const float* kv_a_norm = nullptr;  // [R]
+  std::optional<KvBWeights> kv_b;    // w_kc, w_vc; always set
+  ops::PackedMatrix o;               // [hidden, H V]
+};
+
+struct Layer {
+  const float* input_norm = nullptr;           // [hidden]
+  const float* post_attention_norm = nullptr;  // [hidden]
+  Attention attention;
+  std::optional<Mlp> dense;
+  std::optional<Moe> moe;  // one of the two
+};
+
+// Rows of a table, read one at a time.
+struct Embedding {
+  WeightDType dtype = WeightDType::kBF16;
+  std::int64_t hidden = 0;
+  const std::byte* rows = nullptr;  // [vocab, hidden]
+
+  // Row `id` as floats, to out [hidden].
+  void Lookup(std::int64_t id, float* out) const;
+};
+
+// A multi-token-prediction layer (DeepSeek-V3 report, section 2.2).
+struct Mtp {
+  const float* enorm = nullptr;  // [hidden], of the next token's embedding
+  const float* hnorm = nullptr;  // [hidden], of the hidden state
+  ops::PackedMatrix eh_proj;     // [hidden, 2 hidden]: embedding first, then hidden state
+  Layer layer;
+  const float* norm = nullptr;   // [hidden], shared_head.norm
+  std::optional<Embedding> embed;         // empty: the main one serves
+  std::optional<ops::PackedMatrix> head;  // empty: the main one serves
+};
+
+struct ModelWeights {
+  Embedding embed;
+  std::vector<Layer> layers;
+  const float* norm = nullptr;  // [hidden]
+  ops::PackedMatrix lm_head;    // [vocab, hidden]
+  std::vector<Mtp> mtp;
+  Buffer arena;                 // holds everything but kv_b
+
+  // Allocated, kv_b included. Equals PlannedBytes.
+  std::int64_t bytes() const;
+};
+
+// Which optional MTP tensors a checkpoint has: they decide bytes, and a config does not say.
+struct MtpExtras {
+  bool embed = false;
+  bool head = false;
+};
+MtpExtras FindMtpExtras(const contract::ModelConfig& config, const io::Checkpoint& checkpoint);
+
+// Bytes that Load will allocate.
+std::int64_t PlannedBytes(const contract::ModelConfig& config, WeightDType keep, MtpExtras extras);
+
+// Called with tensors' bytes read so far and in all, from the loading thread.
+using Progress = std::function<void(std::int64_t done, std::int64_t total)>;
+
+// Packs every tensor once and drops the source's pages as it goes. RequireTensors has passed. Fails where memory can't
+// be had.
+Result<ModelWeights> Load(const contract::ModelConfig& config, const io::Checkpoint& checkpoint, WeightDType keep,
+                          Executor& executor, const Progress& progress);
+
+// The attention dims of a config.
+MlaDims DimsOf(const contract::ModelConfig& config);
+
+}  // namespace mla::weights
+
+#endif  // MLA_WEIGHTS_WEIGHTS_H_
