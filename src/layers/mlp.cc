@@ -1,0 +1,121 @@
+#include "layers/mlp.h"
+
+#include <algorithm>
+#include <span>
+
+#include "ops/routing.h"
+
+namespace mla::layers {
+namespace {
+
+// x += down(silu(gate(normed)) * up(normed)), over all rows.
+void RunDense(const MlpContext& context, const weights::Mlp& mlp, std::int64_t rows) {
+  const Workspace& ws = context.ws;
+  const std::int64_t hidden = context.config.hidden_size;
+  const std::int64_t i = mlp.intermediate_size;
+  ops::Gemm(context.executor, context.kernels, ops::GemmProblem{ws.normed, hidden, ws.gate_up, 2 * i, rows, mlp.gate_up});
+  ParallelFor(context.executor, rows, [&](std::int64_t row, int /*worker*/) {
+    float* gate = ws.gate_up + row * 2 * i;
+    context.kernels.silu_mul(gate, gate + i, gate, i);
+  });
+  ops::GemmProblem down{ws.gate_up, 2 * i, ws.x, hidden, rows, mlp.down};
+  down.add = true;
+  ops::Gemm(context.executor, context.kernels, down);
+}
+
+ops::RouterSpec SpecOf(const contract::MoeConfig& m) {
+  return {m.n_routed_experts, m.num_experts_per_tok, m.n_group, m.topk_group, m.norm_topk_prob, m.routed_scaling_factor};
+}
+
+// Chooses experts for every row, then sorts (token, slot) by expert, tokens in order within each.
+void Route(const MlpContext& context, const weights::Moe& moe, std::int64_t rows) {
+  const Workspace& ws = context.ws;
+  const contract::MoeConfig& m = *context.config.moe;
+  const std::int64_t e = m.n_routed_experts;
+  const std::int64_t k = m.num_experts_per_tok;
+  const ops::RouterSpec spec = SpecOf(m);
+  ops::Gemm(context.executor, context.kernels,
+            ops::GemmProblem{ws.normed, context.config.hidden_size, ws.router_logits, e, rows, moe.router});
+  ParallelFor(context.executor, rows, [&](std::int64_t row, int worker) {
+    ops::RouteToken(spec, ws.router_logits + row * e, moe.bias,
+                    ws.router_scratch + worker * ops::RouteScratch(e, m.n_group), ws.expert + row * k,
+                    ws.expert_weight + row * k);
+  });
+  std::fill_n(ws.expert_begin, e + 1, 0);
+  for (std::int64_t i = 0; i < rows * k; ++i) ++ws.expert_begin[ws.expert[i] + 1];
+  for (std::int64_t x = 0; x < e; ++x) ws.expert_begin[x + 1] += ws.expert_begin[x];
+  for (std::int64_t i = 0; i < rows * k; ++i) {
+    const std::int32_t at = ws.expert_begin[ws.expert[i]]++;
+    ws.sorted_token[at] = static_cast<std::int32_t>(i / k);
+    ws.sorted_slot[at] = static_cast<std::int32_t>(i);
+  }
+  // Each begin has moved to the next one's place: move them back.
+  for (std::int64_t x = e; x > 0; --x) ws.expert_begin[x] = ws.expert_begin[x - 1];
+  ws.expert_begin[0] = 0;
+}
+
+// The chosen experts' results, each (token, slot) to its own row of slot_out. Every expert's weights are read once.
+void RunExperts(const MlpContext& context, const weights::Moe& moe, std::int64_t rows) {
+  const Workspace& ws = context.ws;
+  const contract::MoeConfig& m = *context.config.moe;
+  const std::int64_t hidden = context.config.hidden_size;
+  const std::int64_t i = m.moe_intermediate_size;
+  std::size_t products = 0;
+  for (std::int64_t e = 0; e < m.n_routed_experts; ++e) {
+    const std::int64_t begin = ws.expert_begin[e];
+    const std::int64_t count = ws.expert_begin[e + 1] - begin;
+    if (count == 0) continue;
+    ops::GemmProblem& p = ws.products[products++];
+    p = ops::GemmProblem{ws.normed, hidden,
+                         ws.gate_up + begin * 2 * i, 2 * i, count, moe.experts[static_cast<std::size_t>(e)].gate_up};
+    p.x_rows = ws.sorted_token + begin;
+  }
+  ops::Gemm(context.executor, context.kernels, std::span<const ops::GemmProblem>(ws.products, products));
+  ParallelFor(context.executor, rows * m.num_experts_per_tok, [&](std::int64_t row, int /*worker*/) {
+    float* gate = ws.gate_up + row * 2 * i;
+    context.kernels.silu_mul(gate, gate + i, gate, i);
+  });
+  products = 0;
+  for (std::int64_t e = 0; e < m.n_routed_experts; ++e) {
+    const std::int64_t begin = ws.expert_begin[e];
+    const std::int64_t count = ws.expert_begin[e + 1] - begin;
+    if (count == 0) continue;
+    ops::GemmProblem& p = ws.products[products++];
+    p = ops::GemmProblem{ws.gate_up + begin * 2 * i,
+                         2 * i, ws.slot_out, hidden, count, moe.experts[static_cast<std::size_t>(e)].down};
+    p.y_rows = ws.sorted_slot + begin;
+  }
+  ops::Gemm(context.executor, context.kernels, std::span<const ops::GemmProblem>(ws.products, products));
+}
+
+void RunMoe(const MlpContext& context, const weights::Moe& moe, std::int64_t rows) {
+  const Workspace& ws = context.ws;
+  const std::int64_t hidden = context.config.hidden_size;
+  const std::int64_t k = context.config.moe->num_experts_per_tok;
+  Route(context, moe, rows);
+  RunExperts(context, moe, rows);
+  if (moe.shared) RunDense(context, *moe.shared, rows);
+  ParallelFor(context.executor, rows, [&](std::int64_t row, int /*worker*/) {
+    for (std::int64_t slot = row * k; slot < (row + 1) * k; ++slot) {
+      context.kernels.add_scaled(ws.slot_out + slot * hidden, ws.expert_weight[slot], ws.x + row * hidden, hidden);
+    }
+  });
+}
+
+}  // namespace
+
+void RunMlp(const MlpContext& context, const weights::Layer& layer, std::int64_t rows) {
+  const Workspace& ws = context.ws;
+  const std::int64_t hidden = context.config.hidden_size;
+  ParallelFor(context.executor, rows, [&](std::int64_t row, int /*worker*/) {
+    context.kernels.rms_norm(ws.x + row * hidden, layer.post_attention_norm,
+                             static_cast<float>(context.config.rms_norm_eps), ws.normed + row * hidden, hidden);
+  });
+  if (layer.moe) {
+    RunMoe(context, *layer.moe, rows);
+  } else {
+    RunDense(context, *layer.dense, rows);
+  }
+}
+
+}  // namespace mla::layers

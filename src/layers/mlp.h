@@ -1,0 +1,28 @@
+// The feed-forward block: x += mlp(norm(x)), dense or a mixture of experts.
+#ifndef MLA_LAYERS_MLP_H_
+#define MLA_LAYERS_MLP_H_
+
+#include <cstdint>
+
+#include "contract/config.h"
+#include "layers/step.h"
+#include "mla/executor.h"
+#include "ops/gemm.h"
+#include "weights/weights.h"
+
+namespace mla::layers {
+
+struct MlpContext {
+  const contract::ModelConfig& config;
+  const ops::OpKernels& kernels;
+  Executor& executor;
+  const Workspace& ws;
+};
+
+// In place on ws.x [rows, hidden]. For experts the order of sums is fixed for each token: the residual, the shared
+// experts, then the chosen ones by rank.
+void RunMlp(const MlpContext& context, const weights::Layer& layer, std::int64_t rows);
+
+}  // namespace mla::layers
+
+#endif  // MLA_LAYERS_MLP_H_

@@ -1,0 +1,36 @@
+#include "layers/step.h"
+
+#include <algorithm>
+
+#include "ops/routing.h"
+
+namespace mla::layers {
+
+void PlaceWorkspace(const contract::ModelConfig& config, const StepLimits& limits, Carver* carver, Workspace* out) {
+  const std::int64_t t = limits.max_rows;
+  const std::int64_t q_width = config.num_attention_heads * (config.qk_nope_head_dim + config.qk_rope_head_dim);
+  out->x = carver->Take<float>(t * config.hidden_size);
+  out->normed = carver->Take<float>(t * config.hidden_size);
+  out->q_a_kv_a =
+      carver->Take<float>(t * (config.q_lora_rank.value_or(q_width) + config.kv_lora_rank + config.qk_rope_head_dim));
+  out->q = carver->Take<float>(t * q_width);
+  out->attended = carver->Take<float>(t * config.num_attention_heads * config.v_head_dim);
+  std::int64_t gate_up = 2 * config.intermediate_size;
+  if (config.moe) {
+    const contract::MoeConfig& m = *config.moe;
+    const std::int64_t k = m.num_experts_per_tok;
+    gate_up = std::max({gate_up, k * 2 * m.moe_intermediate_size, 2 * m.moe_intermediate_size * m.n_shared_experts});
+    out->slot_out = carver->Take<float>(t * k * config.hidden_size);
+    out->router_logits = carver->Take<float>(t * m.n_routed_experts);
+    out->router_scratch = carver->Take<float>(limits.workers * ops::RouteScratch(m.n_routed_experts, m.n_group));
+    out->expert = carver->Take<std::int32_t>(t * k);
+    out->expert_weight = carver->Take<float>(t * k);
+    out->sorted_token = carver->Take<std::int32_t>(t * k);
+    out->sorted_slot = carver->Take<std::int32_t>(t * k);
+    out->expert_begin = carver->Take<std::int32_t>(m.n_routed_experts + 1);
+    out->products = carver->Take<ops::GemmProblem>(m.n_routed_experts + 1);
+  }
+  out->gate_up = carver->Take<float>(t * gate_up);
+}
+
+}  // namespace mla::layers

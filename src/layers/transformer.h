@@ -1,0 +1,65 @@
+// The whole model over one step: embeddings, layers, final norm; and logits for the rows asked for.
+#ifndef MLA_LAYERS_TRANSFORMER_H_
+#define MLA_LAYERS_TRANSFORMER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/buffer.h"
+#include "contract/config.h"
+#include "layers/step.h"
+#include "mla/attention.h"
+#include "mla/cache.h"
+#include "mla/executor.h"
+#include "mla/result.h"
+#include "weights/weights.h"
+
+namespace mla::layers {
+
+// Not copied, not moved: it refers to config and weights, which outlive it. One call at a time.
+class Transformer {
+ public:
+  struct Memory {
+    std::int64_t workspace = 0;  // of a step, attention's included
+    std::int64_t tables = 0;     // rope
+  };
+
+  // Fails where memory can't be had or the kernels ("" for the fastest) are not for this machine.
+  static Result<std::unique_ptr<Transformer>> Create(const contract::ModelConfig& config,
+                                                     const weights::ModelWeights& weights, const StepLimits& limits,
+                                                     const std::string& kernels);
+  // What Create will allocate.
+  static Memory Planned(const contract::ModelConfig& config, const StepLimits& limits);
+
+  Transformer(const Transformer&) = delete;
+  Transformer& operator=(const Transformer&) = delete;
+
+  // Runs the batch, writing each row's keys to its slot in every layer. Returns the rows after the final norm, [rows, hidden], valid
+  // until the next call. A row's bits depend on its sequence's tokens and forms alone (MlaAttention::Run). Allocates
+  // nothing.
+  const float* Forward(const Batch& batch, const LatentCache& cache, Executor& executor);
+
+  // logits [rows, vocab] of rows [begin, begin + rows) of the last Forward.
+  void Logits(std::int64_t begin, std::int64_t rows, float* logits, Executor& executor) const;
+
+  const AttentionCounters& counters() const { return attention_.counters(); }
+  const char* kernels() const { return attention_.kernels(); }
+  Memory memory() const;
+
+ private:
+  Transformer(const contract::ModelConfig& config, const weights::ModelWeights& weights, const ops::OpKernels& kernels,
+              MlaAttention attention, RopeTable rope, Buffer buffer, const StepLimits& limits);
+
+  const contract::ModelConfig& config_;
+  const weights::ModelWeights& weights_;
+  const ops::OpKernels& kernels_;
+  MlaAttention attention_;
+  RopeTable rope_;
+  Buffer buffer_;
+  Workspace ws_;
+};
+
+}  // namespace mla::layers
+
+#endif  // MLA_LAYERS_TRANSFORMER_H_
