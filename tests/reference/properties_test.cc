@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "reference/demo.h"
@@ -325,6 +327,43 @@ TEST(Experts, WithoutSharedOnesEqualSharedOnesThatAreZero) {
   std::erase_if(tensors.all(), [](const auto& item) { return item.first.find("shared_experts") != std::string::npos; });
   EXPECT_EQ(Logits(tensors.Model(none)), zeroed);
   EXPECT_GT(MaxDifference(with, zeroed), 1e-3);
+}
+
+TEST(Load, WidensFloat16) {
+  TensorSet tensors = TensorSet::Random(Tiny(), 14);
+  tensors.RoundForF16();
+  EXPECT_TRUE(SameBits(Logits(tensors.Model(Tiny(), DType::kF16)), Logits(tensors.Model(Tiny()))));
+}
+
+// A terabyte that is not there: the file is a hole.
+TEST(Load, FailsWhereMemoryCantBeHad) {
+  ModelConfig config = Tiny();
+  config.tie_word_embeddings = true;
+  config.vocab_size = std::int64_t{1} << 30;
+  config.hidden_size = 256;
+  const testing::TempDir dir;
+  std::string header;
+  std::int64_t end = 0;
+  for (const contract::TensorSpec& spec : contract::ExpectedTensors(config)) {
+    if (!spec.required) continue;
+    std::int64_t bytes = 4;
+    for (const std::int64_t dim : spec.shape) bytes *= dim;
+    header += fmt::format(R"({}"{}":{{"dtype":"F32","shape":[{}],"data_offsets":[{},{}]}})", header.empty() ? "{" : ",",
+                          spec.name, fmt::join(spec.shape, ","), end, end + bytes);
+    end += bytes;
+  }
+  header += "}";
+  std::string length(8, '\0');
+  for (std::size_t i = 0; i < 8; ++i) length[i] = static_cast<char>(header.size() >> 8 * i & 0xff);
+  const std::string path = dir.Write("model.safetensors", length + header);
+  std::error_code refused;
+  std::filesystem::resize_file(path, 8 + header.size() + static_cast<std::uint64_t>(end), refused);
+  if (refused) GTEST_SKIP() << "no file of this length here: " << refused.message();
+  const auto checkpoint = testing::Must(io::Checkpoint::Open(path));
+  testing::Must(contract::RequireTensors(config, checkpoint));
+  const auto model = ReferenceModel::Load(config, checkpoint);
+  ASSERT_FALSE(model.ok());
+  EXPECT_NE(model.error().message.find("needs 2199"), std::string::npos) << model.error().message;
 }
 
 TEST(Stop, EndsBetweenLayers) {

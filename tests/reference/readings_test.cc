@@ -56,11 +56,9 @@ std::vector<Reading> Readings() {
       {"NoMscaleInTheSoftmax", [](ModelConfig& c) { c.rope.mscale = c.rope.mscale_all_dim = 0; }},
       // The softmax scale stays, cos and sin get a ratio: what a config with mscale 0 would say.
       {"AnotherCosSinRatio", [](ModelConfig& c) { c.rope.mscale = 0; }},
-      {"NoYarnFrequencies",
-       [](ModelConfig& c) {
-         c.rope.beta_fast = c.rope.beta_slow = 1e-9;  // every pair is above the ramp
-       }},
-      {"AllFrequenciesSlowed", [](ModelConfig& c) { c.rope.beta_fast = c.rope.beta_slow = 1e9; }},
+      {"RampOfTheStretchedWindow",
+       [](ModelConfig& c) { c.rope.original_max_position_embeddings = c.max_position_embeddings; }},
+      {"NoYarn", [](ModelConfig& c) { c.rope.scaling = RopeScaling::kNone; }},
       {"AnotherTheta", [](ModelConfig& c) { c.rope.theta = 50000; }},
       {"NoGroups", [](ModelConfig& c) { c.moe->n_group = c.moe->topk_group = 1; }},
       {"FewerGroups", [](ModelConfig& c) { c.moe->topk_group = 1; }},

@@ -2,6 +2,7 @@
 #ifndef MLA_TESTS_REFERENCE_TENSOR_SET_H_
 #define MLA_TESTS_REFERENCE_TENSOR_SET_H_
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -86,21 +87,53 @@ class TensorSet {
   void Erase(const std::string& name) { MLA_CHECK_EQ(tensors_.erase(name), 1U); }
   std::map<std::string, EditableTensor>& all() { return tensors_; }
 
+  // Rounds every value to a multiple of 1/256 within (-8, 8): exact in float16 too.
+  void RoundForF16() {
+    for (auto& [name, tensor] : tensors_) {
+      for (float& value : tensor.values) value = std::clamp(std::round(value * 256), -2047.0F, 2047.0F) / 256;
+    }
+  }
+
+  // Writes the tensors to a file, as F32, or (values of RoundForF16 alone) as F16.
+  void Save(const std::string& path, DType dtype = DType::kF32) const {
+    MLA_CHECK(dtype != DType::kBF16);
+    std::vector<io::SafetensorsSpec> specs;
+    for (const auto& [name, tensor] : tensors_) specs.push_back({name, dtype, tensor.shape});
+    auto writer = Must(io::SafetensorsWriter::Create(path, specs));
+    for (const auto& [name, tensor] : tensors_) {
+      if (dtype == DType::kF32) {
+        Must(writer.Append(std::as_bytes(std::span(tensor.values))));
+      } else {
+        std::vector<std::uint16_t> bits;
+        for (const float value : tensor.values) bits.push_back(F16FromExact(value));
+        Must(writer.Append(std::as_bytes(std::span(bits))));
+      }
+    }
+    Must(writer.Finish());
+  }
+
   // The reference model of these tensors. They must be what the config promises.
-  reference::ReferenceModel Model(const contract::ModelConfig& config) const {
+  reference::ReferenceModel Model(const contract::ModelConfig& config, DType dtype = DType::kF32) const {
     const TempDir dir;
     const std::string path = dir.File("model.safetensors");
-    std::vector<io::SafetensorsSpec> specs;
-    for (const auto& [name, tensor] : tensors_) specs.push_back({name, DType::kF32, tensor.shape});
-    auto writer = Must(io::SafetensorsWriter::Create(path, specs));
-    for (const auto& [name, tensor] : tensors_) Must(writer.Append(std::as_bytes(std::span(tensor.values))));
-    Must(writer.Finish());
+    Save(path, dtype);
     const auto checkpoint = Must(io::Checkpoint::Open(path));
     Must(contract::RequireTensors(config, checkpoint));
     return Must(reference::ReferenceModel::Load(config, checkpoint));
   }
 
  private:
+  // Of a value that is a normal float16, or zero.
+  static std::uint16_t F16FromExact(float value) {
+    const std::uint16_t sign = std::signbit(value) ? 0x8000 : 0;
+    if (value == 0) return sign;
+    const int exponent = std::ilogb(value);
+    const float fraction = std::ldexp(std::abs(value), -exponent) - 1;
+    const auto bits = static_cast<std::uint16_t>(sign | (exponent + 15) << 10 | static_cast<int>(fraction * 1024));
+    MLA_CHECK_EQ(FloatFromF16(bits), value);
+    return bits;
+  }
+
   std::map<std::string, EditableTensor> tensors_;
 };
 
