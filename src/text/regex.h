@@ -1,0 +1,57 @@
+// PCRE2 behind a small face: compiled patterns that threads share, and a matcher with the scratch that they must not.
+#ifndef MLA_TEXT_REGEX_H_
+#define MLA_TEXT_REGEX_H_
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "mla/result.h"
+
+namespace mla::text {
+
+// A compiled pattern, immutable: several threads may match with it at once, each with a RegexMatcher of its own.
+class Regex {
+ public:
+  // `pcre` is a pattern of PCRE2's syntax in UTF-8; `shown` is how messages name it (the file's own pattern).
+  static Result<Regex> Compile(std::string_view pcre, std::string_view shown);
+  Regex(Regex&&) noexcept;
+  Regex& operator=(Regex&&) noexcept;
+  ~Regex();
+
+ private:
+  friend class RegexMatcher;
+  struct Impl;
+  explicit Regex(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// Offsets in bytes.
+struct Match {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+
+// For one thread.
+class RegexMatcher {
+ public:
+  RegexMatcher();
+  ~RegexMatcher();
+  RegexMatcher(const RegexMatcher&) = delete;
+  RegexMatcher& operator=(const RegexMatcher&) = delete;
+
+  // The leftmost match that begins at `from` or later, or nothing. `subject` is valid UTF-8 and `from` a character's
+  // start; lookbehind sees what is before it. Fails where the pattern takes more steps or memory than any sensible
+  // pattern does, which are bounded.
+  Result<std::optional<Match>> Find(const Regex& regex, std::string_view subject, std::size_t from);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace mla::text
+
+#endif  // MLA_TEXT_REGEX_H_
