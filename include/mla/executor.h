@@ -38,7 +38,8 @@ void ParallelFor(Executor& executor, std::int64_t tasks, F&& f) {
 }
 
 // A pool of `threads` workers, the calling thread being one of them (so 1 starts no thread). Workers spin briefly for
-// the next Run, then sleep; an idle pool uses no CPU. threads is at least 1.
+// the next Run, then sleep; an idle pool uses no CPU. threads is at least 1; where the system refuses to start so many,
+// the pool has fewer (workers() says how many).
 std::unique_ptr<Executor> MakeThreadPool(int threads);
 
 }  // namespace mla

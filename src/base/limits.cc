@@ -81,7 +81,7 @@ std::int64_t CgroupMemoryLeft() {
       stat >> value;
       if (key == "inactive_file" || key == "active_file") reclaimable += value;
     }
-    left = std::min(left, std::max<std::int64_t>(0, *limit - (used.value_or(0) - reclaimable)));
+    left = std::min(left, std::max<std::int64_t>(0, *limit - std::max<std::int64_t>(0, used.value_or(0) - reclaimable)));
   }
   return left;
 }

@@ -239,8 +239,8 @@ MLA_INLINE float ReduceMax(V16 a) {
   return m;
 }
 
-// e^x to about 1 ulp in [-87.3, 88.7]: 0 below, NaN kept, and not to be called above. x = n ln 2 + r, |r| <= ln 2 / 2, with ln 2 in two
-// parts and a degree-6 polynomial for e^r (constants: Cephes' expf, S. Moshier).
+// e^x to about 1 ulp in [-87.3, 88.3]: 0 below, NaN kept, and not to be called above (Pow2 ends at n = 127).
+// x = n ln 2 + r, |r| <= ln 2 / 2, with ln 2 in two parts and a polynomial for e^r (constants: Cephes' expf, S. Moshier).
 MLA_INLINE V16 Exp(V16 x) {
   const V16 low = Set1(-87.33654F);
   const V16 clamped = Max(low, x);

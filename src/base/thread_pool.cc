@@ -3,6 +3,7 @@
 // spin for about 50 us, longer than the gaps between the regions of a step, then sleep on a futex.
 #include <atomic>
 #include <chrono>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -44,9 +45,13 @@ T AwaitChange(const std::atomic<T>& value, T old) {
 
 class ThreadPool final : public Executor {
  public:
-  explicit ThreadPool(int threads) : workers_(threads) {
-    for (int worker = 1; worker < threads; ++worker) {
-      threads_.emplace_back([this, worker] { WorkerLoop(worker); });
+  explicit ThreadPool(int threads) {
+    try {
+      for (; workers_ < threads; ++workers_) {
+        threads_.emplace_back([this, worker = workers_] { WorkerLoop(worker); });
+      }
+    } catch (const std::system_error&) {
+      // The system gives no more threads: those that started do the work, with the same results.
     }
   }
 
@@ -96,7 +101,7 @@ class ThreadPool final : public Executor {
     }
   }
 
-  const int workers_;
+  int workers_ = 1;  // constant once constructed; the caller is one
   std::vector<std::thread> threads_;
   TaskFn fn_ = nullptr;
   void* context_ = nullptr;

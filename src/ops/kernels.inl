@@ -122,9 +122,9 @@ void RmsNorm(const float* x, const float* weight, float eps, float* y, int64_t n
 }
 
 MLA_INLINE V16 Silu(V16 x) {
-  // Past -88 the result is below 1e-36: the clamp keeps e^-x finite.
+  // The clamp keeps e^-x finite; past -88 |silu| is below 1e-36 and counts as 0 (x over the clamped e would grow again).
   const V16 e = Exp(Min(Set1(88.0F), Sub(Zero(), x)));
-  return Div(x, Add(Set1(1.0F), e));
+  return ZeroWhereLess(x, Set1(-88.0F), Div(x, Add(Set1(1.0F), e)));
 }
 
 void SiluMul(const float* gate, const float* up, float* y, int64_t n) {

@@ -1,5 +1,6 @@
 #include "ops/routing.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -50,6 +51,13 @@ void KeepBestGroups(const RouterSpec& spec, float* choice, float* group_score) {
   }
 }
 
+// The lowest expert that is not among the first k chosen.
+std::int64_t FirstUnchosen(const std::int32_t* index, std::int64_t k) {
+  std::int64_t e = 0;
+  while (std::find(index, index + k, static_cast<std::int32_t>(e)) != index + k) ++e;
+  return e;
+}
+
 }  // namespace
 
 void RouteToken(const RouterSpec& spec, const float* logits, const float* bias, float* scratch, std::int32_t* index,
@@ -65,7 +73,7 @@ void RouteToken(const RouterSpec& spec, const float* logits, const float* bias, 
   double sum = 1e-20;
   for (std::int64_t k = 0; k < spec.top_k; ++k) {
     std::int64_t best = ArgMax(choice, spec.experts);
-    if (best < 0) best = k;  // all that is left is NaN: the model is broken, and the NaN will show in its logits
+    if (best < 0) best = FirstUnchosen(index, k);  // no number is left: the model is broken, but no expert comes twice
     index[k] = static_cast<std::int32_t>(best);
     weight[k] = score[best];
     choice[best] = kNever;

@@ -22,7 +22,8 @@ struct RouterSpec {
 constexpr std::int64_t RouteScratch(std::int64_t experts, std::int64_t groups) { return 2 * experts + groups; }
 
 // logits [experts], bias [experts] -> index [top_k], weight [top_k], best first. Ties go to the lower index, for groups and
-// experts. scratch: RouteScratch floats. A NaN logit is never chosen before a number.
+// experts. scratch: RouteScratch floats. A NaN logit is never chosen before a number that may
+// be chosen; no expert is chosen twice.
 void RouteToken(const RouterSpec& spec, const float* logits, const float* bias, float* scratch, std::int32_t* index,
                 float* weight);
 

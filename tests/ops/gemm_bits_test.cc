@@ -1,0 +1,132 @@
+// Invariance of products: a row's bits depend on its x and W alone, never on the rows beside it or on the workers.
+// And that a product allocates nothing.
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "ops/gemm.h"
+#include "ops/ops_testing.h"
+
+namespace {
+std::atomic<std::int64_t> allocations{0};
+}  // namespace
+
+// Not inlined: GCC would see free() beside new and warn.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+  ++allocations;
+  void* p = std::malloc(bytes == 0 ? 1 : bytes);
+  if (p == nullptr) throw std::bad_alloc();
+  return p;
+}
+[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+
+namespace mla {
+namespace {
+
+using ops::PackedFormat;
+
+struct Case {
+  Isa isa;
+  PackedFormat format;
+};
+
+class GemmBitsTest : public ::testing::TestWithParam<Case> {};
+
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  for (const Isa isa : testing::MachineIsas()) {
+    cases.push_back({isa, PackedFormat::kF32});
+    cases.push_back({isa, PackedFormat::kBF16});
+  }
+  return cases;
+}
+
+struct Shape {
+  std::int64_t n, k;
+};
+
+TEST_P(GemmBitsTest, RowZeroIsTheSameForEveryMAndEveryThreadCount) {
+  const auto& kernels = ops::KernelsFor(GetParam().isa);
+  constexpr std::int64_t kRows = 1000;
+  for (const Shape shape : {Shape{257, 65}, Shape{100, 128}, Shape{16, 33}, Shape{1025, 31}}) {
+    const auto x = testing::RandomFloats(kRows * shape.k, 21);
+    const auto packed = testing::Pack(GetParam().format, testing::RandomFloats(shape.n * shape.k, 22), shape.n, shape.k);
+    std::vector<float> one(static_cast<std::size_t>(shape.n));
+    const auto serial = MakeThreadPool(1);
+    ops::Gemm(*serial, kernels, {.x = x.data(), .ldx = shape.k, .y = one.data(), .ldy = shape.n, .m = 1, .w = packed.matrix});
+    for (const int threads : {1, 2, 3, 8}) {
+      const auto pool = MakeThreadPool(threads);
+      for (const std::int64_t m : {1, 2, 3, 17, 64, 1000}) {
+        std::vector<float> y(static_cast<std::size_t>(m * shape.n), testing::kQuietNan);
+        ops::Gemm(*pool, kernels, {.x = x.data(), .ldx = shape.k, .y = y.data(), .ldy = shape.n, .m = m, .w = packed.matrix});
+        ASSERT_TRUE(testing::SameBits(y.data(), one.data(), shape.n))
+            << "n " << shape.n << " k " << shape.k << " m " << m << " threads " << threads;
+      }
+    }
+  }
+}
+
+// Each row of a batch alone, and at another place in it.
+TEST_P(GemmBitsTest, EveryRowOfABatchIsAsAlone) {
+  const auto& kernels = ops::KernelsFor(GetParam().isa);
+  constexpr std::int64_t kN = 129;
+  constexpr std::int64_t kK = 77;
+  constexpr std::int64_t kM = 23;
+  const auto x = testing::RandomFloats(kM * kK, 23);
+  const auto packed = testing::Pack(GetParam().format, testing::RandomFloats(kN * kK, 24), kN, kK);
+  const auto pool = MakeThreadPool(3);
+  std::vector<float> batch(kM * kN);
+  ops::Gemm(*pool, kernels, {.x = x.data(), .ldx = kK, .y = batch.data(), .ldy = kN, .m = kM, .w = packed.matrix});
+  std::vector<std::int32_t> reversed;
+  for (std::int32_t r = kM - 1; r >= 0; --r) reversed.push_back(r);
+  std::vector<float> turned(kM * kN);
+  ops::Gemm(*pool, kernels, {.x = x.data(), .ldx = kK, .y = turned.data(), .ldy = kN, .m = kM, .w = packed.matrix,
+                             .x_rows = reversed.data()});
+  for (std::int64_t r = 0; r < kM; ++r) {
+    std::vector<float> alone(kN);
+    ops::Gemm(*pool, kernels, {.x = x.data() + r * kK, .ldx = kK, .y = alone.data(), .ldy = kN, .m = 1, .w = packed.matrix});
+    EXPECT_TRUE(testing::SameBits(alone.data(), batch.data() + r * kN, kN)) << r;
+    EXPECT_TRUE(testing::SameBits(alone.data(), turned.data() + (kM - 1 - r) * kN, kN)) << r;
+  }
+}
+
+// The order over k is ascending with one accumulator: for values whose sum is exact in no other order.
+TEST_P(GemmBitsTest, SumsInAscendingOrderOfK) {
+  const std::vector<float> x(4, 1.0F);
+  const std::vector<float> w = {0x1p60F, 1.0F, -0x1p60F, 0x1p-10F};  // ((2^60 + 1) - 2^60) + 2^-10 = 2^-10
+  const auto packed = testing::Pack(GetParam().format, w, 1, 4);
+  const auto pool = MakeThreadPool(1);
+  float y = 0;
+  ops::Gemm(*pool, ops::KernelsFor(GetParam().isa), {.x = x.data(), .ldx = 4, .y = &y, .ldy = 1, .m = 1, .w = packed.matrix});
+  EXPECT_EQ(y, 0x1p-10F);
+}
+
+TEST_P(GemmBitsTest, AllocatesNothing) {
+  constexpr std::int64_t kN = 300;
+  constexpr std::int64_t kK = 64;
+  const auto x = testing::RandomFloats(100 * kK, 25);
+  const auto packed = testing::Pack(GetParam().format, testing::RandomFloats(kN * kK, 26), kN, kK);
+  std::vector<float> y(100 * kN);
+  const auto pool = MakeThreadPool(3);
+  const auto& kernels = ops::KernelsFor(GetParam().isa);
+  for (const std::int64_t m : {1, 100}) {
+    const std::int64_t before = allocations;
+    ops::Gemm(*pool, kernels, {.x = x.data(), .ldx = kK, .y = y.data(), .ldy = kN, .m = m, .w = packed.matrix});
+    EXPECT_EQ(allocations - before, 0);
+  }
+  const std::int64_t before = allocations;
+  EXPECT_EQ(std::vector<int>(10, 1)[9], 1);
+  EXPECT_EQ(allocations - before, 1) << "the counter counts";
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, GemmBitsTest, ::testing::ValuesIn(Cases()), [](const auto& test) {
+  return std::string(IsaName(test.param.isa)) + "_" + testing::FormatName(test.param.format);
+});
+
+}  // namespace
+}  // namespace mla

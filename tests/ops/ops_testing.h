@@ -1,0 +1,70 @@
+// Helpers of the ops tests: random data, packed weights, the instruction sets of this machine.
+#ifndef MLA_TESTS_OPS_OPS_TESTING_H_
+#define MLA_TESTS_OPS_OPS_TESTING_H_
+
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/cpu_info.h"
+#include "mla/dtypes.h"
+#include "mla/executor.h"
+#include "ops/gemm.h"
+#include "ops/packed.h"
+
+namespace mla::testing {
+
+inline std::vector<Isa> MachineIsas() {
+  std::vector<Isa> isas;
+  for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
+    if (DetectCpu().Has(isa)) isas.push_back(isa);
+  }
+  return isas;
+}
+
+inline constexpr float kQuietNan = std::numeric_limits<float>::quiet_NaN();
+
+// Floats of both signs and magnitudes over six powers of two, so that the order of a sum shows in its bits.
+inline std::vector<float> RandomFloats(std::int64_t n, std::uint32_t seed) {
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<float> mantissa(-2.0F, 2.0F);
+  std::vector<float> values(static_cast<std::size_t>(n));
+  for (float& v : values) v = mantissa(random) / static_cast<float>(1U << (random() % 6));
+  return values;
+}
+
+// What a packed element holds of a weight.
+inline float Stored(ops::PackedFormat format, float w) {
+  return format == ops::PackedFormat::kF32 ? w : FloatFromBf16(Bf16FromFloat(w));
+}
+
+// W [n, k] packed from floats, with its memory.
+struct Packed {
+  Buffer buffer;
+  ops::PackedMatrix matrix;
+};
+
+inline Packed Pack(ops::PackedFormat format, const std::vector<float>& w, std::int64_t n, std::int64_t k) {
+  Packed packed;
+  packed.buffer = std::move(Buffer::Allocate(ops::PackedBytes(format, n, k), "packed")).value();
+  packed.matrix = {format, n, k, packed.buffer.data()};
+  const ops::MatrixSource source = {DType::kF32, reinterpret_cast<const std::byte*>(w.data()), k, 1};
+  ops::PackPanels(source, 0, n, packed.matrix, 0, ops::Panels(n));
+  return packed;
+}
+
+inline bool SameBits(const float* a, const float* b, std::int64_t n) {
+  return std::memcmp(a, b, static_cast<std::size_t>(n) * sizeof(float)) == 0;
+}
+
+inline const char* FormatName(ops::PackedFormat format) { return format == ops::PackedFormat::kF32 ? "f32" : "bf16"; }
+
+}  // namespace mla::testing
+
+#endif  // MLA_TESTS_OPS_OPS_TESTING_H_
