@@ -81,10 +81,11 @@ const float* Transformer::Forward(const Batch& batch, const LatentCache& cache, 
   return ws_.normed;
 }
 
-void Transformer::Logits(std::int64_t begin, std::int64_t rows, float* logits, Executor& executor) const {
-  ops::Gemm(executor, kernels_,
-            ops::GemmProblem{ws_.normed + begin * config_.hidden_size, config_.hidden_size, logits, config_.vocab_size,
-                             rows, weights_.lm_head});
+void Transformer::Logits(std::span<const std::int32_t> rows, float* logits, Executor& executor) const {
+  ops::GemmProblem p{ws_.normed, config_.hidden_size, logits, config_.vocab_size, static_cast<std::int64_t>(rows.size()),
+                     weights_.lm_head};
+  p.x_rows = rows.data();
+  ops::Gemm(executor, kernels_, p);
 }
 
 }  // namespace mla::layers

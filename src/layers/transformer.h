@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "base/buffer.h"
@@ -40,8 +41,8 @@ class Transformer {
   // nothing.
   const float* Forward(const Batch& batch, const LatentCache& cache, Executor& executor);
 
-  // logits [rows, vocab] of rows [begin, begin + rows) of the last Forward.
-  void Logits(std::int64_t begin, std::int64_t rows, float* logits, Executor& executor) const;
+  // logits [rows.size(), vocab] of those rows of the last Forward.
+  void Logits(std::span<const std::int32_t> rows, float* logits, Executor& executor) const;
 
   const AttentionCounters& counters() const { return attention_.counters(); }
   const char* kernels() const { return attention_.kernels(); }

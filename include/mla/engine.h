@@ -1,0 +1,146 @@
+// Ids in, ids out: sequences over a paged latent cache, several in one step.
+#ifndef MLA_ENGINE_H_
+#define MLA_ENGINE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "mla/attention.h"
+#include "mla/dtypes.h"
+#include "mla/executor.h"
+#include "mla/model.h"
+#include "mla/result.h"
+#include "mla/sampling.h"
+
+namespace mla {
+
+// Which form computes which rows. A row's form is fixed when its sequence is admitted, never by the step at hand.
+enum class Mode : std::uint8_t {
+  kAuto,    // role, with the prompt's form chosen by cost
+  kRole,    // prompt rows MHA, generated rows absorbed
+  kMha,     // all rows MHA
+  kAbsorb,  // all rows absorbed
+};
+
+// "auto", "role", "mha", "absorb".
+const char* ModeName(Mode mode);
+
+struct EngineOptions {
+  Mode mode = Mode::kAuto;
+  DType kv_dtype = DType::kBF16;        // kBF16 or kF32
+  std::int64_t context = 0;             // most tokens of one sequence, prompt and output; 0: the model's
+  std::int64_t max_sequences = 1;       // at a time
+  std::int64_t prefill_chunk = 512;     // prompt rows of a sequence in one step
+  std::int64_t page_tokens = kDefaultPageTokens;
+  std::int64_t cache_pages = 0;         // 0: enough for max_sequences of full context
+  std::int64_t expand_bytes = std::int64_t{64} << 20;  // of the MHA form's workspace
+  std::string kernels;                  // "" for the fastest
+  FormTable form_table;
+};
+
+// Bytes by part. Planned before anything is allocated, and equal to what is.
+struct MemoryPlan {
+  std::int64_t weights = 0;
+  std::int64_t cache = 0;
+  std::int64_t workspace = 0;  // a step's, attention's, logits and sampling
+  std::int64_t tables = 0;     // rope
+  std::int64_t total() const { return weights + cache + workspace + tables; }
+};
+
+struct Request {
+  std::vector<std::int32_t> prompt;  // at least one id, each in [0, vocab_size)
+  std::int64_t max_tokens = 256;     // 0: only the prompt is run
+  SamplingParams sampling;
+  std::vector<std::int32_t> eos_ids;  // generation ends with the first of these; empty: never
+  bool prompt_logprobs = false;       // log-probability of each prompt token but the first
+};
+
+enum class FinishReason : std::uint8_t { kNone, kEos, kMaxTokens, kContext };
+// "stop" (an EOS id), "length" (max_tokens), "context" (the context is full); kNone is "".
+const char* FinishReasonName(FinishReason reason);
+
+using SequenceId = std::int64_t;
+
+// A sequence as it stands. Spans are valid until the next call on the engine.
+struct SequenceView {
+  std::span<const std::int32_t> ids;         // prompt, then output
+  std::int64_t prompt_size = 0;
+  std::span<const float> logprobs;           // of each output token: natural log, raw logits (no penalty, no temperature)
+  std::span<const float> prompt_logprobs;    // of each prompt token but the first, as far as computed
+  FinishReason finish = FinishReason::kNone;
+  Form prompt_form = Form::kAbsorbed;
+  std::span<const std::int32_t> output() const { return ids.subspan(static_cast<std::size_t>(prompt_size)); }
+};
+
+struct EngineStats {
+  std::int64_t steps = 0;
+  std::int64_t mha_steps = 0;        // steps with rows of that form
+  std::int64_t absorbed_steps = 0;
+  std::int64_t prompt_rows = 0;      // rows run, replayed ones included
+  std::int64_t generated_rows = 0;
+  AttentionCounters attention;       // summed over layers
+};
+
+// Sequences share the weights, the cache and each step. Not thread-safe: one caller at a time.
+class Engine {
+ public:
+  // `model` and `executor` outlive the engine. Fails where an option is out of its range or memory can't be had.
+  static Result<Engine> Create(const Model& model, const EngineOptions& options, Executor& executor);
+  // Bytes that Create will allocate, with the model's weights beside them.
+  static Result<MemoryPlan> Plan(const Model& model, const EngineOptions& options, int workers);
+
+  Engine(Engine&&) noexcept;
+  Engine& operator=(Engine&&) noexcept;
+  ~Engine();
+
+  // Admits a sequence. Fails, saying what was expected, on an empty prompt, an id outside the vocabulary, a prompt that
+  // leaves no room in the context, sampling values out of range, or where max_sequences are held already.
+  // With `donor`, the whole pages of the longest common prefix with that sequence are shared instead of computed, as far as they are computed and
+  // at least one row is left to run; they keep the form that made them. Not with prompt_logprobs, which need every row.
+  Result<SequenceId> Submit(const Request& request, std::optional<SequenceId> donor = std::nullopt);
+
+  // Runs one step: each unfinished sequence's next prompt chunk or next token, in order of admission, as far as
+  // the step's rows and the pages go. False where there was nothing to run: all are finished, or wait for pages.
+  bool Step();
+
+  // Gives a sequence's pages back. Its rows are computed again, each in its own form, when Step reaches it: the same bits.
+  void Preempt(SequenceId id);
+
+  // The sequence stays readable until released.
+  SequenceView Get(SequenceId id) const;
+  void Release(SequenceId id);
+
+  // One request from admission to its end. `sink` gets each output id with its log-probability as it comes, and ends
+  // the generation by returning false (the finish reason is then kNone). The sequence is released.
+  struct Completion {
+    std::vector<std::int32_t> ids;  // output
+    std::vector<float> logprobs;
+    std::vector<float> prompt_logprobs;
+    FinishReason finish = FinishReason::kNone;
+    Form prompt_form = Form::kAbsorbed;
+  };
+  using TokenSink = std::function<bool(std::int32_t id, float logprob)>;
+  Result<Completion> Generate(const Request& request, const TokenSink& sink = {});
+
+  const EngineStats& stats() const;
+  MemoryPlan memory() const;                // allocated
+  std::int64_t context() const;             // most tokens of a sequence
+  std::int64_t cache_bytes_per_token() const;
+  std::int64_t free_pages() const;
+  const char* kernels() const;
+  const EngineOptions& options() const;
+
+ private:
+  struct Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace mla
+
+#endif  // MLA_ENGINE_H_

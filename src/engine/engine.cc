@@ -1,0 +1,383 @@
+#include "mla/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/buffer.h"
+#include "base/check.h"
+#include "engine/limits.h"
+#include "engine/sequence.h"
+#include "sampler/sampler.h"
+
+namespace mla {
+
+const char* ModeName(Mode mode) {
+  switch (mode) {
+    case Mode::kAuto: return "auto";
+    case Mode::kRole: return "role";
+    case Mode::kMha: return "mha";
+    case Mode::kAbsorb: return "absorb";
+  }
+  return "?";
+}
+
+const char* FinishReasonName(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kNone: return "";
+    case FinishReason::kEos: return "stop";
+    case FinishReason::kMaxTokens: return "length";
+    case FinishReason::kContext: return "context";
+  }
+  return "?";
+}
+
+using engine::Sequence;
+
+struct Engine::Impl {
+  Impl(const Model& m, Executor& e, const engine::Sizes& s, std::unique_ptr<layers::Transformer> t, LatentCache c,
+       Buffer l)
+      : model(m),
+        executor(e),
+        sizes(s),
+        transformer(std::move(t)),
+        cache(std::move(c)),
+        pool(s.options.cache_pages),
+        sampler(m.info().vocab_size),
+        logits(std::move(l)) {
+    const auto rows = static_cast<std::size_t>(s.step.max_rows);
+    batch_ids.reserve(rows);
+    batch_positions.reserve(rows);
+    batch_slots.reserve(rows);
+    batch_sequences.reserve(static_cast<std::size_t>(s.options.max_sequences));
+    in_step.reserve(static_cast<std::size_t>(s.options.max_sequences));
+    logit_rows.reserve(rows);
+    logit_wants.reserve(rows);
+  }
+
+  // A row of logits that is wanted, and by whom: the log-probability of the next prompt token, or the next token itself.
+  struct LogitWant {
+    Sequence* sequence;
+    std::int64_t position;
+  };
+
+  Sequence* Find(SequenceId id);
+  Status Check(const Request& request) const;
+  std::int64_t ShareWith(const Sequence& donor, Sequence* sequence);
+  std::int64_t NextRows(Sequence* s, std::int64_t room);
+  void AddRows(Sequence* s, std::int64_t rows);
+  void PlanStep();
+  void CollectLogits(const AttentionSequence& part, Sequence* s);
+  void Deliver(const LogitWant& want, std::span<const float> row);
+  void ReleasePages(Sequence* s);
+
+  const Model& model;
+  Executor& executor;
+  const engine::Sizes sizes;
+  std::unique_ptr<layers::Transformer> transformer;
+  LatentCache cache;
+  PagePool pool;
+  sampler::Sampler sampler;
+  Buffer logits;  // [kLogitRows, vocab] floats
+  std::vector<std::unique_ptr<Sequence>> sequences;  // in order of admission
+  SequenceId next_id = 1;
+  EngineStats stats;
+  // The step at hand; reserved once.
+  std::vector<std::int32_t> batch_ids;
+  std::vector<std::int32_t> batch_positions;
+  std::vector<std::int64_t> batch_slots;
+  std::vector<AttentionSequence> batch_sequences;
+  std::vector<Sequence*> in_step;
+  std::vector<std::int32_t> logit_rows;
+  std::vector<LogitWant> logit_wants;
+};
+
+Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Engine::Engine(Engine&&) noexcept = default;
+Engine& Engine::operator=(Engine&&) noexcept = default;
+Engine::~Engine() = default;
+
+Result<MemoryPlan> Engine::Plan(const Model& model, const EngineOptions& options, int workers) {
+  MLA_ASSIGN_OR_RETURN(const engine::Sizes sizes, engine::Resolve(model.impl().config, options, workers));
+  MemoryPlan plan = engine::Planned(model.impl().config, sizes);
+  plan.weights = model.weight_bytes();
+  return plan;
+}
+
+Result<Engine> Engine::Create(const Model& model, const EngineOptions& options, Executor& executor) {
+  const contract::ModelConfig& config = model.impl().config;
+  MLA_ASSIGN_OR_RETURN(const engine::Sizes sizes, engine::Resolve(config, options, executor.workers()));
+  MLA_ASSIGN_OR_RETURN(auto transformer, layers::Transformer::Create(config, model.impl().weights, sizes.step,
+                                                                     sizes.options.kernels));
+  MLA_ASSIGN_OR_RETURN(LatentCache cache, LatentCache::Create(sizes.layout, sizes.options.cache_pages));
+  MLA_ASSIGN_OR_RETURN(Buffer logits,
+                       Buffer::Allocate(engine::kLogitRows * config.vocab_size * static_cast<std::int64_t>(sizeof(float)),
+                                        "logits"));
+  return Engine(std::make_unique<Impl>(model, executor, sizes, std::move(transformer), std::move(cache), std::move(logits)));
+}
+
+Sequence* Engine::Impl::Find(SequenceId id) {
+  for (const auto& s : sequences) {
+    if (s->id == id) return s.get();
+  }
+  MLA_CHECK(false && "no such sequence");
+  return nullptr;
+}
+
+Status Engine::Impl::Check(const Request& request) const {
+  const auto size = static_cast<std::int64_t>(request.prompt.size());
+  const std::int64_t vocab = model.info().vocab_size;
+  if (size == 0) return Error{"prompt: expected at least one token, found none"};
+  for (const std::int32_t id : request.prompt) {
+    if (id < 0 || id >= vocab) return Error{fmt::format("prompt: expected ids from 0 to {}, found {}", vocab - 1, id)};
+  }
+  if (request.max_tokens < 0) return Error{fmt::format("max tokens: expected 0 or more, found {}", request.max_tokens)};
+  const std::int64_t least_room = request.max_tokens > 0 ? 1 : 0;
+  if (size + least_room > sizes.options.context) {
+    return Error{fmt::format("prompt: {} tokens and room for {} more don't fit the context of {} tokens", size, least_room,
+                             sizes.options.context)};
+  }
+  if (sizes.layout.PagesFor(size) > pool.pages()) {
+    return Error{fmt::format("prompt: {} tokens need {} cache pages, and the cache has {}", size,
+                             sizes.layout.PagesFor(size), pool.pages())};
+  }
+  if (static_cast<std::int64_t>(sequences.size()) >= sizes.options.max_sequences) {
+    return Error{fmt::format("engine: holds {} sequences already, as many as it was made for", sequences.size())};
+  }
+  return sampler::Validate(request.sampling);
+}
+
+// Shares whole pages of the common prefix. Returns the positions that need not be run.
+std::int64_t Engine::Impl::ShareWith(const Sequence& donor, Sequence* sequence) {
+  const std::int64_t most = std::min({donor.computed, sequence->size() - 1, donor.size()});
+  std::int64_t common = 0;
+  while (common < most && donor.ids[static_cast<std::size_t>(common)] == sequence->ids[static_cast<std::size_t>(common)]) {
+    ++common;
+  }
+  const std::int64_t pages = common / sizes.layout.page_tokens;
+  for (std::int64_t i = 0; i < pages; ++i) {
+    const std::int32_t page = donor.pages[static_cast<std::size_t>(i)];
+    pool.Share(page);
+    sequence->pages.push_back(page);
+  }
+  return pages * sizes.layout.page_tokens;
+}
+
+Result<SequenceId> Engine::Submit(const Request& request, std::optional<SequenceId> donor) {
+  Impl& impl = *impl_;
+  MLA_RETURN_IF_ERROR(impl.Check(request));
+  if (donor && request.prompt_logprobs) return Error{"prompt logprobs need every row run: not with a shared prefix"};
+  const EngineOptions& o = impl.sizes.options;
+  auto s = std::make_unique<Sequence>();
+  s->id = impl.next_id++;
+  s->request = request;
+  s->request.prompt.clear();
+  s->prompt_size = static_cast<std::int64_t>(request.prompt.size());
+  const std::int64_t room = o.context - s->prompt_size;
+  const auto most_output = static_cast<std::size_t>(std::min(room, request.max_tokens));
+  s->ids.reserve(request.prompt.size() + most_output);
+  s->ids.assign(request.prompt.begin(), request.prompt.end());
+  s->logprobs.reserve(most_output);
+  if (request.prompt_logprobs) s->prompt_logprobs.reserve(request.prompt.size() - 1);
+  s->pages.reserve(static_cast<std::size_t>(impl.sizes.layout.PagesFor(static_cast<std::int64_t>(s->ids.capacity()))));
+  const Sequence* giver = donor ? impl.Find(*donor) : nullptr;
+  if (giver != nullptr) s->computed = impl.ShareWith(*giver, s.get());
+  s->forms = engine::AssignForms(o.mode, o.form_table, impl.model.info().dims, s->prompt_size, o.prefill_chunk, giver,
+                                 s->computed);
+  impl.sequences.push_back(std::move(s));
+  return impl.sequences.back()->id;
+}
+
+// Rows that a sequence may run now, at most `room`, with pages taken for them.
+std::int64_t Engine::Impl::NextRows(Sequence* s, std::int64_t room) {
+  std::int64_t end = std::min(s->size(), s->computed + std::min(room, sizes.options.prefill_chunk));
+  end = s->FormEnd(s->computed, end);
+  while (sizes.layout.PagesFor(end) > static_cast<std::int64_t>(s->pages.size())) {
+    const std::int32_t page = pool.Take();
+    if (page < 0) break;
+    s->pages.push_back(page);
+  }
+  end = std::min(end, static_cast<std::int64_t>(s->pages.size()) * sizes.layout.page_tokens);
+  return end - s->computed;
+}
+
+void Engine::Impl::AddRows(Sequence* s, std::int64_t rows) {
+  const std::int64_t page_tokens = sizes.layout.page_tokens;
+  AttentionSequence part;
+  part.first_row = static_cast<std::int64_t>(batch_ids.size());
+  part.rows = rows;
+  part.keys = s->computed + rows;
+  part.form = s->FormAt(s->computed);
+  part.pages = s->pages;
+  for (std::int64_t position = s->computed; position < part.keys; ++position) {
+    batch_ids.push_back(s->ids[static_cast<std::size_t>(position)]);
+    batch_positions.push_back(static_cast<std::int32_t>(position));
+    const std::int64_t page = s->pages[static_cast<std::size_t>(position / page_tokens)];
+    batch_slots.push_back(page * page_tokens + position % page_tokens);
+    ++(position < s->prompt_size ? stats.prompt_rows : stats.generated_rows);
+  }
+  batch_sequences.push_back(part);
+  in_step.push_back(s);
+}
+
+void Engine::Impl::PlanStep() {
+  batch_ids.clear();
+  batch_positions.clear();
+  batch_slots.clear();
+  batch_sequences.clear();
+  in_step.clear();
+  logit_rows.clear();
+  logit_wants.clear();
+  auto waiting = static_cast<std::int64_t>(sequences.size());
+  for (const auto& s : sequences) {
+    --waiting;
+    if (s->finish != FinishReason::kNone) continue;
+    const std::int64_t room = sizes.step.max_rows - static_cast<std::int64_t>(batch_ids.size()) - waiting;
+    const std::int64_t rows = NextRows(s.get(), room);
+    if (rows > 0) AddRows(s.get(), rows);
+  }
+}
+
+void Engine::Impl::CollectLogits(const AttentionSequence& part, Sequence* s) {
+  const std::int64_t first_position = part.keys - part.rows;
+  for (std::int64_t row = 0; row < part.rows; ++row) {
+    const std::int64_t position = first_position + row;
+    // A replay after preemption delivers again only what had not been delivered.
+    const bool wanted = s->request.prompt_logprobs && position + 1 < s->prompt_size &&
+                        position >= static_cast<std::int64_t>(s->prompt_logprobs.size());
+    const bool last = position + 1 == s->size() && s->request.max_tokens > 0;
+    if (!wanted && !last) continue;
+    logit_rows.push_back(static_cast<std::int32_t>(part.first_row + row));
+    logit_wants.push_back({s, position});
+  }
+}
+
+void Engine::Impl::Deliver(const LogitWant& want, std::span<const float> row) {
+  Sequence* s = want.sequence;
+  const std::int64_t next = want.position + 1;
+  if (next < s->prompt_size) {
+    s->prompt_logprobs.push_back(
+        static_cast<float>(sampler::LogProbability(row, s->ids[static_cast<std::size_t>(next)])));
+    return;
+  }
+  const std::int32_t id = sampler.Choose(s->request.sampling, row, s->ids, static_cast<std::uint64_t>(next));
+  s->ids.push_back(id);
+  s->logprobs.push_back(static_cast<float>(sampler::LogProbability(row, id)));
+  const std::vector<std::int32_t>& eos = s->request.eos_ids;
+  if (std::find(eos.begin(), eos.end(), id) != eos.end()) {
+    s->finish = FinishReason::kEos;
+  } else if (static_cast<std::int64_t>(s->logprobs.size()) >= s->request.max_tokens) {
+    s->finish = FinishReason::kMaxTokens;
+  } else if (s->size() >= sizes.options.context) {
+    s->finish = FinishReason::kContext;
+  }
+}
+
+bool Engine::Step() {
+  Impl& impl = *impl_;
+  impl.PlanStep();
+  if (impl.in_step.empty()) return false;
+  const layers::Batch batch{impl.batch_ids, impl.batch_positions, impl.batch_slots, impl.batch_sequences};
+  impl.transformer->Forward(batch, impl.cache, impl.executor);
+  bool mha = false;
+  bool absorbed = false;
+  for (std::size_t i = 0; i < impl.in_step.size(); ++i) {
+    const AttentionSequence& part = impl.batch_sequences[i];
+    (part.form == Form::kMha ? mha : absorbed) = true;
+    impl.CollectLogits(part, impl.in_step[i]);
+    impl.in_step[i]->computed = part.keys;
+    if (impl.in_step[i]->request.max_tokens == 0 && part.keys == impl.in_step[i]->size()) {
+      impl.in_step[i]->finish = FinishReason::kMaxTokens;
+    }
+  }
+  ++impl.stats.steps;
+  impl.stats.mha_steps += mha ? 1 : 0;
+  impl.stats.absorbed_steps += absorbed ? 1 : 0;
+  const auto vocab = static_cast<std::size_t>(impl.model.info().vocab_size);
+  auto* logits = reinterpret_cast<float*>(impl.logits.data());
+  for (std::size_t at = 0; at < impl.logit_rows.size();) {
+    const std::size_t count = std::min<std::size_t>(engine::kLogitRows, impl.logit_rows.size() - at);
+    impl.transformer->Logits(std::span<const std::int32_t>(impl.logit_rows).subspan(at, count), logits, impl.executor);
+    for (std::size_t i = 0; i < count; ++i) {
+      impl.Deliver(impl.logit_wants[at + i], std::span<const float>(logits + i * vocab, vocab));
+    }
+    at += count;
+  }
+  return true;
+}
+
+void Engine::Impl::ReleasePages(Sequence* s) {
+  for (const std::int32_t page : s->pages) pool.Release(page);
+  s->pages.clear();
+  s->computed = 0;
+}
+
+void Engine::Preempt(SequenceId id) { impl_->ReleasePages(impl_->Find(id)); }
+
+void Engine::Release(SequenceId id) {
+  Sequence* s = impl_->Find(id);
+  impl_->ReleasePages(s);
+  std::erase_if(impl_->sequences, [&](const auto& held) { return held.get() == s; });
+}
+
+SequenceView Engine::Get(SequenceId id) const {
+  const Sequence& s = *impl_->Find(id);
+  SequenceView view;
+  view.ids = s.ids;
+  view.prompt_size = s.prompt_size;
+  view.logprobs = s.logprobs;
+  view.prompt_logprobs = s.prompt_logprobs;
+  view.finish = s.finish;
+  view.prompt_form = s.FormAt(s.prompt_size - 1);
+  return view;
+}
+
+Result<Engine::Completion> Engine::Generate(const Request& request, const TokenSink& sink) {
+  MLA_ASSIGN_OR_RETURN(const SequenceId id, Submit(request));
+  std::size_t delivered = 0;
+  bool wanted = true;
+  while (wanted && Get(id).finish == FinishReason::kNone) {
+    if (!Step()) {
+      Release(id);
+      return Error{fmt::format("cache: no page is left after {} tokens", delivered)};
+    }
+    const SequenceView view = Get(id);
+    for (; wanted && delivered < view.logprobs.size(); ++delivered) {
+      if (sink) wanted = sink(view.output()[delivered], view.logprobs[delivered]);
+    }
+  }
+  const SequenceView view = Get(id);
+  Completion completion;
+  completion.ids.assign(view.output().begin(), view.output().end());
+  completion.logprobs.assign(view.logprobs.begin(), view.logprobs.end());
+  completion.prompt_logprobs.assign(view.prompt_logprobs.begin(), view.prompt_logprobs.end());
+  completion.finish = wanted ? view.finish : FinishReason::kNone;
+  completion.prompt_form = view.prompt_form;
+  Release(id);
+  return completion;
+}
+
+const EngineStats& Engine::stats() const {
+  impl_->stats.attention = impl_->transformer->counters();
+  return impl_->stats;
+}
+
+MemoryPlan Engine::memory() const {
+  const layers::Transformer::Memory transformer = impl_->transformer->memory();
+  MemoryPlan memory;
+  memory.weights = impl_->model.weight_bytes();
+  memory.cache = impl_->cache.bytes();
+  memory.workspace =
+      transformer.workspace + impl_->logits.bytes() + sampler::Sampler::Bytes(impl_->model.info().vocab_size);
+  memory.tables = transformer.tables;
+  return memory;
+}
+
+std::int64_t Engine::context() const { return impl_->sizes.options.context; }
+std::int64_t Engine::cache_bytes_per_token() const { return impl_->sizes.layout.bytes_per_token(); }
+std::int64_t Engine::free_pages() const { return impl_->pool.free_pages(); }
+const char* Engine::kernels() const { return impl_->transformer->kernels(); }
+const EngineOptions& Engine::options() const { return impl_->sizes.options; }
+
+}  // namespace mla

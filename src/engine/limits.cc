@@ -1,0 +1,62 @@
+#include "engine/limits.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "sampler/sampler.h"
+
+namespace mla::engine {
+namespace {
+
+Status InRange(const char* name, std::int64_t value, std::int64_t least, std::int64_t most) {
+  if (value >= least && value <= most) return {};
+  return Error{fmt::format("{}: expected a number from {} to {}, found {}", name, least, most, value)};
+}
+
+}  // namespace
+
+Result<Sizes> Resolve(const contract::ModelConfig& config, const EngineOptions& options, int workers) {
+  constexpr std::int64_t kMostPages = std::numeric_limits<std::int32_t>::max();
+  Sizes sizes;
+  EngineOptions& o = sizes.options;
+  o = options;
+  if (o.context == 0) o.context = config.max_position_embeddings;
+  MLA_RETURN_IF_ERROR(InRange("context", o.context, 1, config.max_position_embeddings));
+  MLA_RETURN_IF_ERROR(InRange("max sequences", o.max_sequences, 1, 1 << 20));
+  MLA_RETURN_IF_ERROR(InRange("prefill chunk", o.prefill_chunk, 1, 1 << 20));
+  MLA_RETURN_IF_ERROR(InRange("page tokens", o.page_tokens, 1, 1 << 20));
+  MLA_RETURN_IF_ERROR(InRange("expand bytes", o.expand_bytes, 0, std::int64_t{1} << 50));
+  if (o.kv_dtype != DType::kBF16 && o.kv_dtype != DType::kF32) {
+    return Error{fmt::format("kv dtype: expected BF16 or F32, found {}", DTypeName(o.kv_dtype))};
+  }
+  o.prefill_chunk = std::min(o.prefill_chunk, o.context);
+  sizes.layout = MakeLatentLayout(config.kv_lora_rank, config.qk_rope_head_dim, config.num_hidden_layers, o.kv_dtype,
+                                  o.page_tokens);
+  const std::int64_t full = sizes.layout.PagesFor(o.context) * o.max_sequences;
+  if (o.cache_pages == 0) o.cache_pages = full;
+  MLA_RETURN_IF_ERROR(InRange("cache pages", o.cache_pages, 1, kMostPages));
+  std::int64_t bytes = 0;
+  if (__builtin_mul_overflow(sizes.layout.bytes_per_token() * o.page_tokens, o.cache_pages, &bytes)) {
+    return Error{fmt::format("cache: {} pages of {} tokens are more bytes than fit in 63 bits", o.cache_pages, o.page_tokens)};
+  }
+  // One prompt chunk, and a row for every other sequence, so that a long prompt never starves decoding.
+  sizes.step.max_rows = o.prefill_chunk + o.max_sequences - 1;
+  sizes.step.max_keys = o.context;
+  sizes.step.workers = workers;
+  sizes.step.expand_bytes = o.expand_bytes;
+  return sizes;
+}
+
+MemoryPlan Planned(const contract::ModelConfig& config, const Sizes& sizes) {
+  const layers::Transformer::Memory transformer = layers::Transformer::Planned(config, sizes.step);
+  MemoryPlan plan;
+  plan.cache = sizes.layout.StorageBytes(sizes.options.cache_pages);
+  plan.workspace = transformer.workspace + kLogitRows * config.vocab_size * static_cast<std::int64_t>(sizeof(float)) +
+                   sampler::Sampler::Bytes(config.vocab_size);
+  plan.tables = transformer.tables;
+  return plan;
+}
+
+}  // namespace mla::engine

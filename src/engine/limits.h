@@ -1,0 +1,31 @@
+// An engine's options made whole and checked, and the sizes that follow from them.
+#ifndef MLA_ENGINE_LIMITS_H_
+#define MLA_ENGINE_LIMITS_H_
+
+#include <cstdint>
+
+#include "layers/transformer.h"
+#include "mla/cache.h"
+#include "mla/engine.h"
+#include "model/model.h"
+
+namespace mla::engine {
+
+// Rows of logits that are computed at a time: 16 rows of 129,280 ids are 8 MB.
+inline constexpr std::int64_t kLogitRows = 16;
+
+struct Sizes {
+  EngineOptions options;  // with every default filled in
+  layers::StepLimits step;
+  CacheLayout layout;
+};
+
+// Fails, naming the option, where one is out of range or the products overflow.
+Result<Sizes> Resolve(const contract::ModelConfig& config, const EngineOptions& options, int workers);
+
+// Bytes of everything but the weights.
+MemoryPlan Planned(const contract::ModelConfig& config, const Sizes& sizes);
+
+}  // namespace mla::engine
+
+#endif  // MLA_ENGINE_LIMITS_H_
