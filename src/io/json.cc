@@ -207,6 +207,8 @@ Result<JsonValue> ParseJson(std::string_view text, std::string_view where) {
     return Error{fmt::format("{}: byte {}: expected JSON, found {}", where, offset, reason)};
   };
   if (const std::size_t valid = ValidUtf8Prefix(text); valid < text.size()) return fail(valid, "invalid UTF-8");
+  // The library would take it for the end of the text.
+  if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos) return fail(nul, "a NUL");
   Builder builder(text);
   try {
     const CountingIterator begin(text.data(), &builder.seen);

@@ -1,0 +1,3 @@
+mla_test(io checkpoint)
+mla_test(io json)
+mla_test(io safetensors)
