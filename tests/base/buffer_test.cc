@@ -44,7 +44,8 @@ TEST(Buffer, MovingHandsTheMemoryOver) {
 }
 
 TEST(Buffer, RefusesWhatTheSystemRefusesByName) {
-  for (const std::int64_t bytes : {std::int64_t{1} << 52, std::int64_t{1} << 62, std::numeric_limits<std::int64_t>::max()}) {
+  for (const std::int64_t bytes :
+       {std::int64_t{1} << 52, std::int64_t{1} << 62, std::numeric_limits<std::int64_t>::max()}) {
     const auto made = Buffer::Allocate(bytes, "latent cache");
     ASSERT_FALSE(made.ok());
     const std::string& message = made.error().message;

@@ -1,13 +1,12 @@
 #include "base/cpu_info.h"
 
-#include <sched.h>
-#include <unistd.h>
-
 #include <fstream>
 #include <string>
 #include <thread>
 
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <unistd.h>
 
 namespace mla {
 namespace {

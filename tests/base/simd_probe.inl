@@ -35,10 +35,10 @@ float ProbeReduceMax(const float* a) { return ReduceMax(Load(a)); }
 void ProbeExp(const float* a, float* out) { Store(out, Exp(Load(a))); }
 
 constexpr SimdProbe MakeProbe(const char* name, bool fused) {
-  return {name,      fused,      ProbeZero,          ProbeSet1,     ProbeLoadStore,     ProbeAdd,       ProbeSub,
-          ProbeMul,  ProbeDiv,   ProbeMax,           ProbeMin,      ProbeFma,           ProbeRound,     ProbePow2,
-          ProbeZeroWhereLess,    ProbeLoadBf16,      ProbeLoadBf16Pairs,                ProbeReduceAdd, ProbeReduceMax,
-          ProbeExp};
+  return {name,           fused,     ProbeZero,          ProbeSet1,     ProbeLoadStore,     ProbeAdd,
+          ProbeSub,       ProbeMul,  ProbeDiv,           ProbeMax,      ProbeMin,           ProbeFma,
+          ProbeRound,     ProbePow2, ProbeZeroWhereLess, ProbeLoadBf16, ProbeLoadBf16Pairs, ProbeReduceAdd,
+          ProbeReduceMax, ProbeExp};
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ void ExpectSame(float found, float expected, const std::string& what) {
 
 // Values with which arithmetic goes wrong, then random ones of every magnitude.
 std::vector<float> Samples() {
-  std::vector<float> samples = {0.0F,    -0.0F,   1.0F,  -1.0F, 1.5F,  3.0F,  -7.25F, 1e-38F, -1e-38F, 1e-45F,
+  std::vector<float> samples = {0.0F,       -0.0F, 1.0F,   -1.0F,   1.5F, 3.0F,  -7.25F, 1e-38F, -1e-38F, 1e-45F,
                                 8388609.0F, 1e30F, -1e30F, 3.4e38F, kInf, -kInf, kNan,   0.1F,   1.0F / 3};
   std::mt19937 random(7);
   while (samples.size() < 64) samples.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(random())));
@@ -71,21 +71,28 @@ void CheckPairs(void (*found)(const float*, const float*, float*), const std::fu
     }
     found(a.data() + 1, b.data() + 1, out.data() + 1);
     for (std::size_t j = 1; j <= 16; ++j) {
-      ExpectSame(out[j], expected(a[j], b[j]), std::string(name) + "(" + std::to_string(a[j]) + ", " + std::to_string(b[j]) + ")");
+      ExpectSame(out[j], expected(a[j], b[j]),
+                 std::string(name) + "(" + std::to_string(a[j]) + ", " + std::to_string(b[j]) + ")");
     }
   }
 }
 
 TEST_P(SimdTest, Arithmetic) {
-  CheckPairs(probe_.add, [](float a, float b) { return a + b; }, "Add");
-  CheckPairs(probe_.sub, [](float a, float b) { return a - b; }, "Sub");
-  CheckPairs(probe_.mul, [](float a, float b) { return a * b; }, "Mul");
-  CheckPairs(probe_.div, [](float a, float b) { return a / b; }, "Div");
+  CheckPairs(
+      probe_.add, [](float a, float b) { return a + b; }, "Add");
+  CheckPairs(
+      probe_.sub, [](float a, float b) { return a - b; }, "Sub");
+  CheckPairs(
+      probe_.mul, [](float a, float b) { return a * b; }, "Mul");
+  CheckPairs(
+      probe_.div, [](float a, float b) { return a / b; }, "Div");
 }
 
 TEST_P(SimdTest, MaxAndMinKeepANanInTheSecond) {
-  CheckPairs(probe_.max, [](float a, float b) { return a > b ? a : b; }, "Max");
-  CheckPairs(probe_.min, [](float a, float b) { return a < b ? a : b; }, "Min");
+  CheckPairs(
+      probe_.max, [](float a, float b) { return a > b ? a : b; }, "Max");
+  CheckPairs(
+      probe_.min, [](float a, float b) { return a < b ? a : b; }, "Min");
 }
 
 TEST_P(SimdTest, LoadStoreSet1Zero) {
@@ -202,9 +209,11 @@ TEST_P(SimdTest, ReduceMaxFindsTheLargestAndKeepsNan) {
 }
 
 // The bound on Exp's relative error, u = 2^-24, r the reduced argument (|r| <= ln 2 / 2 = 0.35), s = the sum near e^r:
-//   r: one rounding, 0.35 u; on machines without fused multiply-add one more of n * 2.12e-4 (0.03 u); the split of ln 2 as
+//   r: one rounding, 0.35 u; on machines without fused multiply-add one more of n * 2.12e-4 (0.03 u); the split of ln 2
+//   as
 //     stored, 127 * 2.12e-4 * u = 0.03 u                                                                 < 0.5 u
-//   s = p r^2 + (r + 1): the tail p r^2 < 0.08 carries at most six roundings, 0.5 u; r + 1 < 1.36 rounds by u/2 below 1 and
+//   s = p r^2 + (r + 1): the tail p r^2 < 0.08 carries at most six roundings, 0.5 u; r + 1 < 1.36 rounds by u/2 below 1
+//   and
 //     u above; s rounds by u/2 below 1 and u above: relative to s (> 0.7 below 1, > 1 above), together  < 2.6 u
 //   the polynomial: Cephes states 1.7e-7 in all for its expf; of the approximation itself              < 0.5 u
 //   2^n is exact.
@@ -237,7 +246,8 @@ TEST_P(SimdTest, ExpIsWithinItsDerivedBound) {
 }
 
 TEST_P(SimdTest, ExpAtItsEnds) {
-  const Lanes a = {0, -0.0F, -87.4F, -100, -1e30F, -kInf, kNan, 1e-45F, -1e-45F, -88, -87.33655F, -3.4e38F, 1, -1, 0.5F, 2};
+  const Lanes a = {0,       -0.0F, -87.4F,     -100,     -1e30F, -kInf, kNan, 1e-45F,
+                   -1e-45F, -88,   -87.33655F, -3.4e38F, 1,      -1,    0.5F, 2};
   Lanes out{};
   probe_.exp(a.data(), out.data());
   EXPECT_EQ(out[0], 1.0F);

@@ -55,15 +55,18 @@ TEST_P(GemmBitsTest, RowZeroIsTheSameForEveryMAndEveryThreadCount) {
   constexpr std::int64_t kRows = 1000;
   for (const Shape shape : {Shape{257, 65}, Shape{100, 128}, Shape{16, 33}, Shape{1025, 31}}) {
     const auto x = testing::RandomFloats(kRows * shape.k, 21);
-    const auto packed = testing::Pack(GetParam().format, testing::RandomFloats(shape.n * shape.k, 22), shape.n, shape.k);
+    const auto packed =
+        testing::Pack(GetParam().format, testing::RandomFloats(shape.n * shape.k, 22), shape.n, shape.k);
     std::vector<float> one(static_cast<std::size_t>(shape.n));
     const auto serial = MakeThreadPool(1);
-    ops::Gemm(*serial, kernels, {.x = x.data(), .ldx = shape.k, .y = one.data(), .ldy = shape.n, .m = 1, .w = packed.matrix});
+    ops::Gemm(*serial, kernels,
+              {.x = x.data(), .ldx = shape.k, .y = one.data(), .ldy = shape.n, .m = 1, .w = packed.matrix});
     for (const int threads : {1, 2, 3, 8}) {
       const auto pool = MakeThreadPool(threads);
       for (const std::int64_t m : {1, 2, 3, 17, 64, 1000}) {
         std::vector<float> y(static_cast<std::size_t>(m * shape.n), testing::kQuietNan);
-        ops::Gemm(*pool, kernels, {.x = x.data(), .ldx = shape.k, .y = y.data(), .ldy = shape.n, .m = m, .w = packed.matrix});
+        ops::Gemm(*pool, kernels,
+                  {.x = x.data(), .ldx = shape.k, .y = y.data(), .ldy = shape.n, .m = m, .w = packed.matrix});
         ASSERT_TRUE(testing::SameBits(y.data(), one.data(), shape.n))
             << "n " << shape.n << " k " << shape.k << " m " << m << " threads " << threads;
       }
@@ -85,11 +88,18 @@ TEST_P(GemmBitsTest, EveryRowOfABatchIsAsAlone) {
   std::vector<std::int32_t> reversed;
   for (std::int32_t r = kM - 1; r >= 0; --r) reversed.push_back(r);
   std::vector<float> turned(kM * kN);
-  ops::Gemm(*pool, kernels, {.x = x.data(), .ldx = kK, .y = turned.data(), .ldy = kN, .m = kM, .w = packed.matrix,
-                             .x_rows = reversed.data()});
+  ops::Gemm(*pool, kernels,
+            {.x = x.data(),
+             .ldx = kK,
+             .y = turned.data(),
+             .ldy = kN,
+             .m = kM,
+             .w = packed.matrix,
+             .x_rows = reversed.data()});
   for (std::int64_t r = 0; r < kM; ++r) {
     std::vector<float> alone(kN);
-    ops::Gemm(*pool, kernels, {.x = x.data() + r * kK, .ldx = kK, .y = alone.data(), .ldy = kN, .m = 1, .w = packed.matrix});
+    ops::Gemm(*pool, kernels,
+              {.x = x.data() + r * kK, .ldx = kK, .y = alone.data(), .ldy = kN, .m = 1, .w = packed.matrix});
     EXPECT_TRUE(testing::SameBits(alone.data(), batch.data() + r * kN, kN)) << r;
     EXPECT_TRUE(testing::SameBits(alone.data(), turned.data() + (kM - 1 - r) * kN, kN)) << r;
   }
@@ -102,7 +112,8 @@ TEST_P(GemmBitsTest, SumsInAscendingOrderOfK) {
   const auto packed = testing::Pack(GetParam().format, w, 1, 4);
   const auto pool = MakeThreadPool(1);
   float y = 0;
-  ops::Gemm(*pool, ops::KernelsFor(GetParam().isa), {.x = x.data(), .ldx = 4, .y = &y, .ldy = 1, .m = 1, .w = packed.matrix});
+  ops::Gemm(*pool, ops::KernelsFor(GetParam().isa),
+            {.x = x.data(), .ldx = 4, .y = &y, .ldy = 1, .m = 1, .w = packed.matrix});
   EXPECT_EQ(y, 0x1p-10F);
 }
 

@@ -149,14 +149,21 @@ TEST_P(GemmTest, GathersRowsOfXAndScattersRowsOfY) {
     std::vector<float> plain(12 * kN);
     Run({.x = x.Row(0), .ldx = x.ld, .y = plain.data(), .ldy = kN, .m = 12, .w = packed.matrix});
     GuardedOutput y(13, kN, kN + 2);
-    Run({.x = x.Row(0), .ldx = x.ld, .y = y.data(), .ldy = y.ld(), .m = m, .w = packed.matrix, .x_rows = from.data(),
+    Run({.x = x.Row(0),
+         .ldx = x.ld,
+         .y = y.data(),
+         .ldy = y.ld(),
+         .m = m,
+         .w = packed.matrix,
+         .x_rows = from.data(),
          .y_rows = to.data()});
     EXPECT_EQ(y.Touched(), 0);
     for (std::int32_t row = 0; row < 13; ++row) {
       const auto slot = std::find(to.begin(), to.end(), row) - to.begin();
       for (std::int64_t j = 0; j < kN; ++j) {
-        const float expected = slot == m ? GuardedOutput::kGuard
-                                         : plain[static_cast<std::size_t>(from[static_cast<std::size_t>(slot)] * kN + j)];
+        const float expected = slot == m
+                                   ? GuardedOutput::kGuard
+                                   : plain[static_cast<std::size_t>(from[static_cast<std::size_t>(slot)] * kN + j)];
         ASSERT_EQ(y.At(row, j), expected) << "row " << row;
       }
     }
@@ -208,7 +215,11 @@ TEST_P(GemmTest, SeveralProblemsAsOneRegionAreEachAsAlone) {
   }
   std::vector<GemmProblem> problems;
   for (std::size_t i = 0; i < shapes.size(); ++i) {
-    GemmProblem p{.x = x[i].data.data(), .ldx = shapes[i].k, .y = alone[i].data(), .ldy = shapes[i].n, .m = shapes[i].m,
+    GemmProblem p{.x = x[i].data.data(),
+                  .ldx = shapes[i].k,
+                  .y = alone[i].data(),
+                  .ldy = shapes[i].n,
+                  .m = shapes[i].m,
                   .w = packed[i].matrix};
     Run(p);
     p.y = together[i].data();
@@ -216,7 +227,8 @@ TEST_P(GemmTest, SeveralProblemsAsOneRegionAreEachAsAlone) {
   }
   ops::Gemm(*pool_, ops::KernelsFor(GetParam()), problems);
   for (std::size_t i = 0; i < shapes.size(); ++i) {
-    EXPECT_TRUE(testing::SameBits(alone[i].data(), together[i].data(), static_cast<std::int64_t>(alone[i].size()))) << i;
+    EXPECT_TRUE(testing::SameBits(alone[i].data(), together[i].data(), static_cast<std::int64_t>(alone[i].size())))
+        << i;
   }
   // A sum over no inputs is zero.
   EXPECT_EQ(std::count(together[4].begin(), together[4].end(), 0.0F), 4 * 16);

@@ -27,8 +27,8 @@ std::vector<std::byte> Elements(DType dtype, std::int64_t count) {
   std::mt19937 random(31);
   for (std::int64_t i = 0; i < count; ++i) {
     std::uint32_t bits = static_cast<std::uint32_t>(random());
-    if (dtype == DType::kF16) bits &= 0xfbffU;             // exponent below 31: no NaN, no infinity
-    if (dtype == DType::kBF16) bits &= 0xff7fU;            // exponent below 255
+    if (dtype == DType::kF16) bits &= 0xfbffU;              // exponent below 31: no NaN, no infinity
+    if (dtype == DType::kBF16) bits &= 0xff7fU;             // exponent below 255
     if (dtype == DType::kF32) bits = (bits & 0xbfffffffU);  // magnitudes below 2: all bits of a fraction matter
     std::memcpy(bytes.data() + static_cast<std::size_t>(i) * width, &bits, width);
   }
@@ -82,8 +82,10 @@ TEST(Packed, EverySourceLandsInItsLaneAndPaddingStaysZero) {
           ops::PackPanels({dtype, bytes.data(), k, 1}, 0, n, room.matrix, 0, ops::Panels(n));
           for (std::int64_t i = 0; i < n; ++i) {
             for (std::int64_t j = 0; j < k; ++j) {
-              const float value = Widened(dtype, bytes.data() + static_cast<std::size_t>(i * k + j) * DTypeBytes(dtype));
-              ASSERT_EQ(At(room.matrix, i, j), testing::Stored(format, value)) << DTypeName(dtype) << " " << i << ", " << j;
+              const float value =
+                  Widened(dtype, bytes.data() + static_cast<std::size_t>(i * k + j) * DTypeBytes(dtype));
+              ASSERT_EQ(At(room.matrix, i, j), testing::Stored(format, value))
+                  << DTypeName(dtype) << " " << i << ", " << j;
             }
           }
           // What is no element is zero: as many non-zero bytes in all as in the elements alone.
@@ -165,10 +167,10 @@ TEST(Packed, PanelsPackedInParallelEqualSerial) {
     const Room serial(format, kN, kK);
     const Room parallel(format, kN, kK);
     ops::PackPanels(source, 0, kN, serial.matrix, 0, ops::Panels(kN));
-    ParallelFor(*pool, ops::Panels(kN), [&](std::int64_t panel, int) {
-      ops::PackPanels(source, 0, kN, parallel.matrix, panel, panel + 1);
-    });
-    EXPECT_EQ(std::memcmp(serial.matrix.data, parallel.matrix.data, static_cast<std::size_t>(serial.matrix.bytes())), 0);
+    ParallelFor(*pool, ops::Panels(kN),
+                [&](std::int64_t panel, int) { ops::PackPanels(source, 0, kN, parallel.matrix, panel, panel + 1); });
+    EXPECT_EQ(std::memcmp(serial.matrix.data, parallel.matrix.data, static_cast<std::size_t>(serial.matrix.bytes())),
+              0);
   }
 }
 

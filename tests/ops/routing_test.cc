@@ -124,7 +124,8 @@ TEST(Routing, NoExpertComesTwiceEvenOfABrokenModel) {
     const RouterSpec spec{.experts = 8, .top_k = 4, .groups = groups, .topk_group = groups == 1 ? 1 : 2};
     for (int numbers = 0; numbers <= 8; ++numbers) {  // how many logits, from the end, are no NaN
       std::vector<float> logits(8, kNan);
-      for (int i = 0; i < numbers; ++i) logits[static_cast<std::size_t>((7 - i * 3 % 8 + 8) % 8)] = static_cast<float>(i);
+      for (int i = 0; i < numbers; ++i)
+        logits[static_cast<std::size_t>((7 - i * 3 % 8 + 8) % 8)] = static_cast<float>(i);
       const auto routed = Route(spec, logits, std::vector<float>(8, 0.0F));
       const std::set<std::int32_t> distinct(routed.index.begin(), routed.index.end());
       EXPECT_EQ(distinct.size(), 4U) << groups << " groups, " << numbers << " numbers";
@@ -150,7 +151,8 @@ Routed BruteForce(const RouterSpec& spec, const std::vector<float>& logits, cons
   }
   const auto rank = [](const std::vector<float>& values, std::size_t at) {
     std::int64_t before = 0;
-    for (std::size_t i = 0; i < values.size(); ++i) before += values[i] > values[at] || (values[i] == values[at] && i < at);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      before += values[i] > values[at] || (values[i] == values[at] && i < at);
     return before;
   };
   Routed out;
@@ -187,7 +189,8 @@ TEST(Routing, AgreesWithBruteForceOnRandomTokens) {
       std::vector<float> bias(logits.size());
       std::uniform_real_distribution<float> fine(-6, 6);
       for (float& v : logits) v = coarse ? static_cast<float>(static_cast<int>(random() % 5) - 2) : fine(random);
-      for (float& v : bias) v = coarse ? static_cast<float>(static_cast<int>(random() % 3) - 2) / 4 : fine(random) / 8 - 1;
+      for (float& v : bias)
+        v = coarse ? static_cast<float>(static_cast<int>(random() % 3) - 2) / 4 : fine(random) / 8 - 1;
       const Routed found = Route(spec, logits, bias);
       const Routed expected = BruteForce(spec, logits, bias);
       ASSERT_EQ(found.index, expected.index);

@@ -37,9 +37,10 @@ std::vector<float> Guarded(std::vector<float> y, F&& f) {
   return y;
 }
 
-// Roundings behind a result, in units of u. The sum of squares (all positive, so relative errors stay): per lane one for
-// each of n / 16 steps and one for the square where it is apart, 4 in the tree, up to 16 for the tail; then the division by
-// n and + eps. The root halves them and rounds, 1 / root rounds, and so do two products. 1.01 covers higher orders.
+// Roundings behind a result, in units of u. The sum of squares (all positive, so relative errors stay): per lane one
+// for each of n / 16 steps and one for the square where it is apart, 4 in the tree, up to 16 for the tail; then the
+// division by n and + eps. The root halves them and rounds, 1 / root rounds, and so do two products. 1.01 covers higher
+// orders.
 double NormBound(std::int64_t n) {
   const double in_sum = static_cast<double>(n / 16) + 1 + 4 + 16 + 2;
   return 1.01 * (in_sum / 2 + 4) * kU;
@@ -54,14 +55,14 @@ TEST_P(RowsTest, RmsNormAgainstFloat64) {
       double squares = 0;
       for (const float v : x) squares += static_cast<double>(v) * v;
       const double root = std::sqrt(squares / static_cast<double>(n) + static_cast<double>(eps));
-      const auto apart = Guarded(std::vector<float>(x.size(), testing::kQuietNan), [&](float* y) {
-        kernels_.rms_norm(x.data(), weight.data(), eps, y, n);
-      });
+      const auto apart = Guarded(std::vector<float>(x.size(), testing::kQuietNan),
+                                 [&](float* y) { kernels_.rms_norm(x.data(), weight.data(), eps, y, n); });
       const auto in_place = Guarded(x, [&](float* y) { kernels_.rms_norm(y, weight.data(), eps, y, n); });
       ASSERT_TRUE(testing::SameBits(apart.data(), in_place.data(), n)) << n;
       for (std::size_t i = 0; i < x.size(); ++i) {
         const double exact = static_cast<double>(x[i]) / root * static_cast<double>(weight[i]);
-        ASSERT_LE(std::fabs(apart[i] - exact), NormBound(n) * std::fabs(exact)) << "n " << n << " scale " << scale << " at " << i;
+        ASSERT_LE(std::fabs(apart[i] - exact), NormBound(n) * std::fabs(exact))
+            << "n " << n << " scale " << scale << " at " << i;
       }
     }
   }
@@ -89,19 +90,20 @@ TEST_P(RowsTest, RmsNormSpreadsNan) {
 
 double Silu(double x) { return x / (1 + std::exp(-x)); }
 
-// e^-x is within 4 u (tests/base/simd_test.cc) and 1 + e^-x, the division and the product round once each: 7 u, 1.01 for
-// higher orders. Below -88 the kernel gives zero, where |silu| < 88 e^-88 < 5.4e-37; results below the normal numbers
-// round by up to 2^-149.
-double SiluMulBound(double exact, double up) { return 1.01 * 7 * kU * std::fabs(exact) + 5.4e-37 * std::fabs(up) + 0x1p-149; }
+// e^-x is within 4 u (tests/base/simd_test.cc) and 1 + e^-x, the division and the product round once each: 7 u, 1.01
+// for higher orders. Below -88 the kernel gives zero, where |silu| < 88 e^-88 < 5.4e-37; results below the normal
+// numbers round by up to 2^-149.
+double SiluMulBound(double exact, double up) {
+  return 1.01 * 7 * kU * std::fabs(exact) + 5.4e-37 * std::fabs(up) + 0x1p-149;
+}
 
 TEST_P(RowsTest, SiluMulAgainstFloat64) {
   for (const std::int64_t n : kSizes) {
     for (const float scale : {1.0F, 1e-4F, 10.0F, 40.0F, 1e4F, 1e30F}) {
       const auto gate = Scaled(testing::RandomFloats(n, 61), scale);
       const auto up = testing::RandomFloats(n, 62);
-      const auto apart = Guarded(std::vector<float>(gate.size(), testing::kQuietNan), [&](float* y) {
-        kernels_.silu_mul(gate.data(), up.data(), y, n);
-      });
+      const auto apart = Guarded(std::vector<float>(gate.size(), testing::kQuietNan),
+                                 [&](float* y) { kernels_.silu_mul(gate.data(), up.data(), y, n); });
       const auto in_place = Guarded(gate, [&](float* y) { kernels_.silu_mul(y, up.data(), y, n); });
       ASSERT_TRUE(testing::SameBits(apart.data(), in_place.data(), n)) << n;
       for (std::size_t i = 0; i < gate.size(); ++i) {
@@ -113,7 +115,8 @@ TEST_P(RowsTest, SiluMulAgainstFloat64) {
 }
 
 TEST_P(RowsTest, SiluMulAtItsEnds) {
-  const std::vector<float> gate = {-kInf, -3e38F, -1e4F, -89, -88, -87.5F, -87, 0, -0.0F, 88, 89, 3e38F, kInf, testing::kQuietNan, 20, -20, -1000};
+  const std::vector<float> gate = {
+      -kInf, -3e38F, -1e4F, -89, -88, -87.5F, -87, 0, -0.0F, 88, 89, 3e38F, kInf, testing::kQuietNan, 20, -20, -1000};
   const std::vector<float> up(gate.size(), 1.0F);
   std::vector<float> y(gate.size());
   kernels_.silu_mul(gate.data(), up.data(), y.data(), static_cast<std::int64_t>(gate.size()));
