@@ -1,0 +1,65 @@
+#include "cli/app.h"
+
+#include <fmt/format.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <CLI/CLI.hpp>
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include "base/cpu_info.h"
+#include "cli/command.h"
+#include "mla_build_info.h"
+
+namespace mla::cli {
+namespace {
+
+std::string VersionText() {
+  const CpuInfo cpu = DetectCpu();
+  std::string kernels;
+  for (const Isa isa : {Isa::kAvx512, Isa::kAvx2, Isa::kPortable}) {
+    if (cpu.Has(isa)) kernels += fmt::format("{}{}", kernels.empty() ? "" : ", ", IsaName(isa));
+  }
+  return fmt::format("mla {} ({}), {} {}\nkernels this machine can run: {}; {} would be chosen\nprocessor: {}",
+                     MLA_BUILD_VERSION, MLA_BUILD_COMMIT, MLA_BUILD_COMPILER, MLA_BUILD_TYPE, kernels,
+                     IsaName(cpu.best()), cpu.model.empty() ? "unknown" : cpu.model);
+}
+
+int RunApp(int argc, char** argv) {
+  // Plain lines, as a person reads them: "mla: warning: ...".
+  auto log = std::make_shared<spdlog::logger>("mla", std::make_shared<spdlog::sinks::stderr_sink_st>());
+  log->set_pattern("%n: %l: %v");
+
+  CLI::App app("Runs models with Multi-head Latent Attention, and shows that every number is right.", "mla");
+  app.set_version_flag("--version", VersionText, "Print commit, compiler and kernels, and exit");
+  app.require_subcommand(1);
+  std::vector<std::pair<const char*, Action>> actions;
+  actions.emplace_back("run", AddRun(app, log));
+  actions.emplace_back("inspect", AddInspect(app, log));
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? kDone : kUsage;
+  }
+  for (const auto& [name, action] : actions) {
+    if (app.got_subcommand(name)) return action();
+  }
+  return kUsage;
+}
+
+}  // namespace
+
+int Main(int argc, char** argv) {
+  try {
+    return RunApp(argc, argv);
+  } catch (const std::bad_alloc&) {
+    std::fputs("mla: error: out of memory\n", stderr);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "mla: error: %s\n", e.what());
+  }
+  return kFailed;
+}
+
+}  // namespace mla::cli

@@ -1,0 +1,27 @@
+// What a subcommand's file offers to the program.
+#ifndef MLA_CLI_COMMAND_H_
+#define MLA_CLI_COMMAND_H_
+
+#include <functional>
+#include <memory>
+
+namespace CLI {
+class App;
+}
+namespace spdlog {
+class logger;
+}
+
+namespace mla::cli {
+
+// Warnings and notes, to stderr.
+using Log = std::shared_ptr<spdlog::logger>;
+
+// Adds a subcommand with its flags, and returns what runs it once flags are parsed: an exit code.
+using Action = std::function<int()>;
+Action AddRun(CLI::App& app, const Log& log);
+Action AddInspect(CLI::App& app, const Log& log);
+
+}  // namespace mla::cli
+
+#endif  // MLA_CLI_COMMAND_H_

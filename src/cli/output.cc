@@ -1,0 +1,111 @@
+#include "cli/output.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+namespace mla::cli {
+
+Status WriteOut(std::string_view bytes) {
+  if (std::fwrite(bytes.data(), 1, bytes.size(), stdout) != bytes.size()) {
+    return Error{fmt::format("stdout: {}", std::strerror(errno))};
+  }
+  return {};
+}
+
+Status FlushOut() {
+  if (std::fflush(stdout) != 0) return Error{fmt::format("stdout: {}", std::strerror(errno))};
+  return {};
+}
+
+std::string HumanBytes(std::int64_t bytes) {
+  if (bytes < 1024) return fmt::format("{} B", bytes);
+  constexpr std::array<const char*, 5> kUnits = {"KiB", "MiB", "GiB", "TiB", "PiB"};
+  double value = static_cast<double>(bytes) / 1024;
+  std::size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
+  return fmt::format("{:.{}f} {}", value, value < 10 ? 2 : 1, kUnits[unit]);
+}
+
+namespace {
+
+double Rate(std::size_t tokens, double seconds) { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
+
+// Steps after the one that gave the first token: it is the prompt's.
+std::size_t DecodeSteps(const RunReport& r) { return r.ids.empty() ? 0 : r.ids.size() - 1; }
+
+}  // namespace
+
+Status WriteJson(const RunOptions& options, const RunReport& r) {
+  nlohmann::ordered_json j;
+  j["prompt_ids"] = r.prompt_ids;
+  j["ids"] = r.ids;
+  j["text"] = r.has_text ? nlohmann::ordered_json(r.text) : nlohmann::ordered_json(nullptr);
+  j["logprobs"] = r.logprobs;
+  if (options.prompt_logprobs) j["prompt_logprobs"] = r.prompt_logprobs;
+  j["finish_reason"] = r.finish_reason;
+  j["timings"] = {{"load_seconds", r.load_seconds},
+                  {"prompt_seconds", r.prompt_seconds},
+                  {"prompt_tokens_per_second", Rate(r.prompt_ids.size(), r.prompt_seconds)},
+                  {"decode_seconds", r.decode_seconds},
+                  {"decode_tokens_per_second", Rate(DecodeSteps(r), r.decode_seconds)}};
+  j["mode"] = options.mode;
+  j["prompt_form"] = r.prompt_form;
+  j["form_table"] = r.form_table;
+  j["kernels"] = r.kernels;
+  j["threads"] = r.threads;
+  j["context"] = r.context;
+  if (!options.is_explicit()) {
+    j["weights"] = options.weights;
+    j["kv_dtype"] = options.kv_dtype;
+    j["cache_bytes_per_token"] = r.cache_bytes_per_token;
+    j["steps"] = {{"total", r.stats.steps},
+                  {"mha", r.stats.mha_steps},
+                  {"absorbed", r.stats.absorbed_steps},
+                  {"mha_one_shot", r.stats.attention.mha_one_shot},
+                  {"mha_in_pieces", r.stats.attention.mha_in_pieces}};
+  }
+  j["memory"] = {{"weights", r.memory.weights},
+                 {"cache", r.memory.cache},
+                 {"workspace", r.memory.workspace},
+                 {"tables", r.memory.tables}};
+  MLA_RETURN_IF_ERROR(WriteOut(j.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n"));
+  return FlushOut();
+}
+
+void WriteSummary(const RunOptions& options, const RunReport& r) {
+  fmt::print(stderr, "loaded in {:.2f} s: weights {}, cache {}, workspace {}; {} kernels, {} thread{}\n", r.load_seconds,
+             HumanBytes(r.memory.weights), HumanBytes(r.memory.cache), HumanBytes(r.memory.workspace + r.memory.tables),
+             r.kernels, r.threads, r.threads == 1 ? "" : "s");
+  fmt::print(stderr, "prompt {} tokens, {:.1f} tokens/s; decode {} tokens, {:.1f} tokens/s; ended by {}\n",
+             r.prompt_ids.size(), Rate(r.prompt_ids.size(), r.prompt_seconds), r.ids.size(),
+             Rate(DecodeSteps(r), r.decode_seconds), r.finish_reason.empty() ? "interrupt" : r.finish_reason);
+  if (options.is_explicit()) return;
+  fmt::print(stderr,
+             "{} bytes per cached token; {} steps: {} with mha rows (prompt {}; expanded at once {}, in pieces {}), {} with "
+             "absorbed rows; form table {}\n",
+             r.cache_bytes_per_token, r.stats.steps, r.stats.mha_steps, r.prompt_form, r.stats.attention.mha_one_shot,
+             r.stats.attention.mha_in_pieces, r.stats.absorbed_steps, r.form_table);
+}
+
+ProgressLine::ProgressLine(bool enabled) : enabled_(enabled && isatty(STDERR_FILENO) != 0) {}
+
+ProgressLine::~ProgressLine() {
+  if (enabled_ && shown_ >= 0) std::fputs("\r\033[K", stderr);
+}
+
+void ProgressLine::Update(std::int64_t done, std::int64_t total) {
+  if (!enabled_ || total <= 0) return;
+  const std::int64_t percent = static_cast<std::int64_t>(100.0 * static_cast<double>(done) / static_cast<double>(total));
+  if (percent == shown_) return;
+  shown_ = percent;
+  fmt::print(stderr, "\rloading {} of {} ({} %)\033[K", HumanBytes(done), HumanBytes(total), percent);
+  std::fflush(stderr);
+}
+
+}  // namespace mla::cli

@@ -1,0 +1,183 @@
+// mla run MODEL [PROMPT]: the continuation of a prompt, streamed.
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <memory>
+
+#include "base/cpu_info.h"
+#include "cli/app.h"
+#include "cli/command.h"
+#include "cli/interrupt.h"
+#include "cli/output.h"
+#include "cli/run_explicit.h"
+#include "cli/run_options.h"
+#include "cli/streamer.h"
+#include "engine/limits.h"
+#include "mla/engine.h"
+#include "mla/tokenizer.h"
+#include "model/model.h"
+#include "sampler/sampler.h"
+
+namespace mla::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double Since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+EngineOptions EngineOptionsOf(const RunOptions& o, std::int64_t context) {
+  EngineOptions e;
+  e.mode = EngineMode(o);
+  e.kv_dtype = o.kv_dtype == "f32" ? DType::kF32 : DType::kBF16;
+  e.context = context;
+  e.prefill_chunk = o.prefill_chunk;
+  e.kernels = o.kernels;
+  return e;
+}
+
+// The context of a run: as asked, or what the prompt and the output need, as far as the model goes.
+Result<std::int64_t> Context(const RunOptions& o, const ModelInfo& info, std::int64_t prompt) {
+  const std::int64_t most = info.max_position_embeddings;
+  if (o.ctx > most) return Error{fmt::format("--ctx: expected at most the model's {} positions, found {}", most, o.ctx)};
+  const std::int64_t context = o.ctx > 0 ? o.ctx : std::min(most, prompt + o.max_tokens);
+  const std::int64_t needed = prompt + (o.max_tokens > 0 ? 1 : 0);
+  if (needed > context) {
+    return Error{fmt::format("prompt: {} tokens{} don't fit the context of {} tokens{}", prompt,
+                             o.max_tokens > 0 ? " and room for one more" : "", context, o.ctx > 0 ? " (--ctx)" : "")};
+  }
+  return context;
+}
+
+Status FitsMemory(const MemoryPlan& plan, std::int64_t limit) {
+  if (plan.total() <= limit) return {};
+  return Error{fmt::format("memory: {} are needed (weights {}, cache {}, workspace {}) and {} may be used; --ctx, "
+                           "--weights and --memory change that",
+                           HumanBytes(plan.total()), HumanBytes(plan.weights), HumanBytes(plan.cache),
+                           HumanBytes(plan.workspace + plan.tables), HumanBytes(limit))};
+}
+
+// Steps the engine to the request's end, or until interrupted. True where it was interrupted.
+Result<bool> Drive(Engine& engine, SequenceId id, const InterruptScope& interrupt, Streamer& streamer, RunReport* report) {
+  const auto begin = Clock::now();
+  auto first_token = begin;
+  std::size_t delivered = 0;
+  while (engine.Get(id).finish == FinishReason::kNone && !interrupt.Requested()) {
+    if (!engine.Step()) return Error{fmt::format("cache: no page is left after {} tokens", delivered)};
+    const SequenceView view = engine.Get(id);
+    if (delivered == 0) first_token = Clock::now();
+    for (; delivered < view.logprobs.size(); ++delivered) {
+      MLA_RETURN_IF_ERROR(streamer.Push(view.output()[delivered]));
+    }
+  }
+  report->prompt_seconds = std::chrono::duration<double>(first_token - begin).count();
+  report->decode_seconds = Since(first_token);
+  const SequenceView view = engine.Get(id);
+  report->ids.assign(view.output().begin(), view.output().end());
+  report->logprobs.assign(view.logprobs.begin(), view.logprobs.end());
+  report->prompt_logprobs.assign(view.prompt_logprobs.begin(), view.prompt_logprobs.end());
+  report->finish_reason = FinishReasonName(view.finish);
+  report->prompt_form = FormName(view.prompt_form);
+  return view.finish == FinishReason::kNone;
+}
+
+Request RequestOf(const RunOptions& o, const model::Opened& opened, const Tokenizer* tokenizer,
+                  const std::vector<std::int32_t>& prompt) {
+  Request request;
+  request.prompt = prompt;
+  request.max_tokens = o.max_tokens;
+  request.sampling = Sampling(o, opened.info.sampling);
+  request.prompt_logprobs = o.prompt_logprobs;
+  if (!o.ignore_eos) {
+    request.eos_ids = opened.info.eos_ids;
+    if (request.eos_ids.empty() && tokenizer != nullptr && tokenizer->eos_id()) request.eos_ids = {*tokenizer->eos_id()};
+  }
+  return request;
+}
+
+// Loads, runs, streams. True where it was interrupted.
+Result<bool> RunEngine(const RunOptions& o, const model::Opened& opened, const Request& request, Streamer& streamer,
+                       RunReport* report) {
+  MLA_ASSIGN_OR_RETURN(const std::int64_t context,
+                       Context(o, opened.info, static_cast<std::int64_t>(request.prompt.size())));
+  MLA_ASSIGN_OR_RETURN(const std::int64_t limit, MemoryLimit(o));
+  const EngineOptions engine_options = EngineOptionsOf(o, context);
+  LoadOptions load;
+  load.weights = o.weights == "f32" ? WeightDType::kF32 : WeightDType::kBF16;
+  MLA_ASSIGN_OR_RETURN(const engine::Sizes sizes, engine::Resolve(opened.config, engine_options, report->threads));
+  MemoryPlan plan = engine::Planned(opened.config, sizes);
+  plan.weights = model::PlannedWeightBytes(opened, load.weights);
+  MLA_RETURN_IF_ERROR(FitsMemory(plan, limit));
+
+  const auto begin = Clock::now();
+  const std::unique_ptr<Executor> pool = MakeThreadPool(report->threads);
+  ProgressLine progress(!o.quiet);
+  load.progress = [&](std::int64_t done, std::int64_t total) { progress.Update(done, total); };
+  MLA_ASSIGN_OR_RETURN(const Model model, model::LoadOpened(opened, load, *pool));
+  MLA_ASSIGN_OR_RETURN(Engine engine, Engine::Create(model, engine_options, *pool));
+  progress.Update(1, 1);
+  report->load_seconds = Since(begin);
+
+  const InterruptScope interrupt;
+  MLA_ASSIGN_OR_RETURN(const SequenceId id, engine.Submit(request));
+  MLA_ASSIGN_OR_RETURN(const bool interrupted, Drive(engine, id, interrupt, streamer, report));
+  report->stats = engine.stats();
+  report->memory = engine.memory();
+  report->kernels = engine.kernels();
+  report->form_table = engine.options().form_table.id;
+  report->cache_bytes_per_token = engine.cache_bytes_per_token();
+  report->context = context;
+  return interrupted;
+}
+
+Result<int> Run(const RunOptions& o) {
+  MLA_ASSIGN_OR_RETURN(const model::Opened opened, model::Open(o.model));
+  std::optional<Tokenizer> tokenizer;
+  if (!o.ids) {
+    MLA_ASSIGN_OR_RETURN(tokenizer, Tokenizer::Load(o.model));
+  } else if (auto found = Tokenizer::Load(o.model); found.ok()) {
+    tokenizer = std::move(found).value();  // only to show text; --ids needs none
+  }
+  const Tokenizer* text = tokenizer ? &*tokenizer : nullptr;
+  RunReport report;
+  MLA_ASSIGN_OR_RETURN(report.prompt_ids, PromptIds(o, text, opened.info.bos_id));
+  report.has_text = text != nullptr;
+  report.threads = o.threads > 0 ? o.threads : UsableCpus();
+  const Request request = RequestOf(o, opened, text, report.prompt_ids);
+  MLA_RETURN_IF_ERROR(sampler::Validate(request.sampling));
+
+  Streamer streamer(text, !o.json);
+  bool interrupted = false;
+  if (o.is_explicit()) {
+    MLA_ASSIGN_OR_RETURN(const std::int64_t limit, MemoryLimit(o));
+    MLA_ASSIGN_OR_RETURN(const std::int64_t context,
+                         Context(o, opened.info, static_cast<std::int64_t>(request.prompt.size())));
+    const InterruptScope interrupt;
+    MLA_ASSIGN_OR_RETURN(interrupted, RunExplicit({opened, request, context, limit, o.prefill_chunk},
+                                                  [&] { return interrupt.Requested(); }, streamer, &report));
+  } else {
+    MLA_ASSIGN_OR_RETURN(interrupted, RunEngine(o, opened, request, streamer, &report));
+  }
+  MLA_RETURN_IF_ERROR(streamer.Finish());
+  report.text = streamer.text();
+  if (o.json) MLA_RETURN_IF_ERROR(WriteJson(o, report));
+  if (!o.quiet) WriteSummary(o, report);
+  return interrupted ? kInterrupted : kDone;
+}
+
+}  // namespace
+
+Action AddRun(CLI::App& app, const Log& log) {
+  CLI::App* command = app.add_subcommand("run", "Continue a prompt");
+  auto options = std::make_shared<RunOptions>();
+  AddRunFlags(*command, options.get());
+  return [options, log] {
+    const Result<int> result = Run(*options);
+    if (result.ok()) return *result;
+    log->error("{}", result.error().message);
+    return kFailed;
+  };
+}
+
+}  // namespace mla::cli

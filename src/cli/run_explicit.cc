@@ -1,0 +1,134 @@
+#include "cli/run_explicit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <vector>
+
+#include "contract/tensors.h"
+#include "reference/reference.h"
+#include "sampler/sampler.h"
+
+namespace mla::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double LogProbability(std::span<const double> logits, std::int32_t id) {
+  const double largest = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const double logit : logits) sum += std::exp(logit - largest);
+  return logits[static_cast<std::size_t>(id)] - largest - std::log(sum);
+}
+
+MemoryPlan Planned(const contract::ModelConfig& c, std::int64_t context) {
+  const contract::ParameterCount parameters = contract::CountParameters(c);
+  constexpr auto kDouble = static_cast<std::int64_t>(sizeof(double));
+  MemoryPlan plan;
+  plan.weights = (parameters.total + parameters.mtp) * kDouble;
+  plan.cache = context * c.num_hidden_layers * c.num_attention_heads *
+               (c.qk_nope_head_dim + c.qk_rope_head_dim + c.v_head_dim) * kDouble;
+  return plan;
+}
+
+struct Loop {
+  const reference::ReferenceModel& model;
+  const Request& request;
+  std::int64_t context;
+  sampler::Sampler sampler;
+  std::vector<float> row;  // the sampler's logits: only the choice is made in float
+};
+
+// Chooses the next token from a row of logits; the finish reason where it is the last.
+FinishReason Choose(Loop& loop, std::span<const double> logits, std::vector<std::int32_t>* ids, RunReport* report) {
+  std::int32_t id = 0;
+  if (loop.request.sampling.temperature == 0 && loop.request.sampling.repetition_penalty == 1) {
+    id = static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  } else {
+    std::transform(logits.begin(), logits.end(), loop.row.begin(), [](double x) { return static_cast<float>(x); });
+    id = loop.sampler.Choose(loop.request.sampling, loop.row, *ids, ids->size());
+  }
+  ids->push_back(id);
+  report->ids.push_back(id);
+  report->logprobs.push_back(LogProbability(logits, id));
+  const auto& eos = loop.request.eos_ids;
+  if (std::find(eos.begin(), eos.end(), id) != eos.end()) return FinishReason::kEos;
+  if (static_cast<std::int64_t>(report->ids.size()) >= loop.request.max_tokens) return FinishReason::kMaxTokens;
+  if (static_cast<std::int64_t>(ids->size()) >= loop.context) return FinishReason::kContext;
+  return FinishReason::kNone;
+}
+
+// Runs the prompt in chunks. Returns the last row's logits; empty where stopped.
+std::vector<double> RunPrompt(const Loop& loop, reference::ReferenceModel::State& state, std::int64_t chunk,
+                              const std::function<bool()>& stop, RunReport* report) {
+  const std::vector<std::int32_t>& prompt = loop.request.prompt;
+  const auto vocab = static_cast<std::size_t>(loop.model.config().vocab_size);
+  std::vector<double> last;
+  for (std::size_t at = 0; at < prompt.size();) {
+    const std::size_t count = std::min(prompt.size() - at, static_cast<std::size_t>(chunk));
+    const std::vector<double> logits =
+        loop.model.Append(state, std::span<const std::int32_t>(prompt).subspan(at, count), nullptr, stop);
+    if (logits.empty()) return {};
+    for (std::size_t i = 0; i < count && loop.request.prompt_logprobs && at + i + 1 < prompt.size(); ++i) {
+      report->prompt_logprobs.push_back(
+          LogProbability(std::span<const double>(logits).subspan(i * vocab, vocab), prompt[at + i + 1]));
+    }
+    last.assign(logits.end() - static_cast<std::ptrdiff_t>(vocab), logits.end());
+    at += count;
+  }
+  return last;
+}
+
+}  // namespace
+
+Result<bool> RunExplicit(const ExplicitRun& run, const std::function<bool()>& stop, Streamer& streamer,
+                         RunReport* report) {
+  const contract::ModelConfig& config = run.opened.config;
+  report->memory = Planned(config, run.context);
+  if (report->memory.total() > run.memory_limit) {
+    return Error{fmt::format("memory: the float64 reference needs {} (weights {}, keys and values {}) and {} may be used",
+                             HumanBytes(report->memory.total()), HumanBytes(report->memory.weights),
+                             HumanBytes(report->memory.cache), HumanBytes(run.memory_limit))};
+  }
+  for (const std::int32_t id : run.request.prompt) {
+    if (id < 0 || id >= config.vocab_size) {
+      return Error{fmt::format("prompt: expected ids from 0 to {}, found {}", config.vocab_size - 1, id)};
+    }
+  }
+  if (run.request.prompt.empty()) return Error{"prompt: expected at least one token, found none"};
+  auto begin = Clock::now();
+  const auto lap = [&] {
+    const auto now = Clock::now();
+    const double seconds = std::chrono::duration<double>(now - begin).count();
+    begin = now;
+    return seconds;
+  };
+  MLA_ASSIGN_OR_RETURN(const auto model, reference::ReferenceModel::Load(config, run.opened.checkpoint));
+  report->load_seconds = lap();
+  report->kernels = "float64 reference";
+  report->prompt_form = "explicit";
+  report->threads = 1;
+  report->context = run.context;
+
+  Loop loop{model, run.request, run.context, sampler::Sampler(config.vocab_size),
+            std::vector<float>(static_cast<std::size_t>(config.vocab_size))};
+  auto state = model.NewState();
+  std::vector<double> logits = RunPrompt(loop, state, run.chunk, stop, report);
+  report->prompt_seconds = lap();
+  std::vector<std::int32_t> ids = run.request.prompt;
+  FinishReason finish = run.request.max_tokens == 0 && !logits.empty() ? FinishReason::kMaxTokens : FinishReason::kNone;
+  while (finish == FinishReason::kNone && !logits.empty()) {
+    finish = Choose(loop, logits, &ids, report);
+    MLA_RETURN_IF_ERROR(streamer.Push(ids.back()));
+    if (finish == FinishReason::kNone) {
+      logits = model.Append(state, std::span<const std::int32_t>(&ids.back(), 1), nullptr, stop);
+    }
+  }
+  report->decode_seconds = lap();
+  report->finish_reason = FinishReasonName(finish);
+  return finish == FinishReason::kNone;
+}
+
+}  // namespace mla::cli
