@@ -2,7 +2,8 @@
 // cache rows and its executor, and gets outputs and log-sum-exps.
 //
 // T new rows of a sequence attend to its S keys (S counts the new ones: row t sees keys 0 .. S - T + t). Letters in
-// shapes: H heads, N qk_nope_head_dim, P qk_rope_head_dim, V v_head_dim, R kv_lora_rank. Two forms, equal in algebra (docs/mla.md):
+// shapes: H heads, N qk_nope_head_dim, P qk_rope_head_dim, V v_head_dim, R kv_lora_rank. Two forms, equal in algebra
+// (docs/mla.md):
 //   kMha       expand the latents to K [S, H, N+P] and V [S, H, V], then ordinary attention
 //   kAbsorbed  q~ = q_nope w_kc [T, H, R]; rows of the cache are keys and values; the output goes through w_vc
 #ifndef MLA_ATTENTION_H_
@@ -39,8 +40,8 @@ struct MlaDims {
 // Cos and sin of every position, computed in float64 and rounded once.
 class RopeTable {
  public:
-  // Frequencies of YaRN (arXiv 2309.00071, section 3.2) with DeepSeek's ramp, or theta^(-2i/P). Precondition: spec.dim is
-  // even and positive unless the layout is kNone. Fails where memory can't be had.
+  // Frequencies of YaRN (arXiv 2309.00071, section 3.2) with DeepSeek's ramp, or theta^(-2i/P). Precondition: spec.dim
+  // is even and positive unless the layout is kNone. Fails where memory can't be had.
   static Result<RopeTable> Create(const RopeSpec& spec, std::int64_t positions);
   // What Create will allocate.
   static std::int64_t Bytes(const RopeSpec& spec, std::int64_t positions);
@@ -100,9 +101,9 @@ struct AttentionSequence {
 struct AttentionCounters {
   std::int64_t absorbed_rows = 0;
   std::int64_t mha_rows = 0;
-  std::int64_t mha_one_shot = 0;     // (sequence, call) whose keys were expanded whole, for all heads at once
-  std::int64_t mha_in_pieces = 0;    // ... in pieces, for want of workspace
-  std::int64_t pieces = 0;           // pieces of the latter
+  std::int64_t mha_one_shot = 0;   // (sequence, call) whose keys were expanded whole, for all heads at once
+  std::int64_t mha_in_pieces = 0;  // ... in pieces, for want of workspace
+  std::int64_t pieces = 0;         // pieces of the latter
 };
 
 // The attention of one model on one machine: dims, kernels and workspace. One call at a time.
@@ -110,13 +111,13 @@ class MlaAttention {
  public:
   struct Options {
     MlaDims dims;
-    double softmax_scale = 0;          // (N + P)^-1/2, times yarn's mscale squared: absorbing changes no dot product
-    std::int64_t max_rows = 0;         // rows of all sequences of a call
-    std::int64_t max_keys = 0;         // keys of one sequence
-    int workers = 1;                   // of the executor that calls will bring
+    double softmax_scale = 0;   // (N + P)^-1/2, times yarn's mscale squared: absorbing changes no dot product
+    std::int64_t max_rows = 0;  // rows of all sequences of a call
+    std::int64_t max_keys = 0;  // keys of one sequence
+    int workers = 1;            // of the executor that calls will bring
     // Bytes that the MHA form may expand into at a time; at least one head's segment of 1,024 keys is always had.
     std::int64_t expand_bytes = std::int64_t{64} << 20;
-    std::string kernels;               // "" for the fastest, or "portable", "avx2", "avx512"
+    std::string kernels;  // "" for the fastest, or "portable", "avx2", "avx512"
   };
 
   // Fails where the kernels are unknown or not for this machine, or memory can't be had.

@@ -18,7 +18,7 @@ inline constexpr std::int64_t kDefaultPageTokens = 64;
 
 // A part of a cache row.
 struct CacheSegment {
-  const char* name = "";      // "latent", "rope"
+  const char* name = "";  // "latent", "rope"
   std::int64_t elements = 0;
   DType dtype = DType::kBF16;  // kBF16 or kF32
   std::int64_t offset = 0;     // bytes from the row's start
@@ -42,12 +42,13 @@ struct CacheLayout {
   std::int64_t StorageBytes(std::int64_t pages) const { return layers * pages * page_bytes(); }
 };
 
-// The layout of an MLA model: the normed latent, then the rotated k_pe (none where rope_dim is 0). All dims positive but
-// rope_dim; dtype kBF16 or kF32. A violated precondition aborts.
+// The layout of an MLA model: the normed latent, then the rotated k_pe (none where rope_dim is 0). All dims positive
+// but rope_dim; dtype kBF16 or kF32. A violated precondition aborts.
 CacheLayout MakeLatentLayout(std::int64_t kv_lora_rank, std::int64_t qk_rope_head_dim, std::int64_t layers, DType dtype,
                              std::int64_t page_tokens = kDefaultPageTokens);
 
-// Hands out page ids in [0, pages) and counts who holds them. Holds no memory of rows. Not thread-safe: the scheduler's.
+// Hands out page ids in [0, pages) and counts who holds them. Holds no memory of rows. Not thread-safe: the
+// scheduler's.
 class PagePool {
  public:
   explicit PagePool(std::int64_t pages);

@@ -32,14 +32,14 @@ const char* ModeName(Mode mode);
 
 struct EngineOptions {
   Mode mode = Mode::kAuto;
-  DType kv_dtype = DType::kBF16;        // kBF16 or kF32
-  std::int64_t context = 0;             // most tokens of one sequence, prompt and output; 0: the model's
-  std::int64_t max_sequences = 1;       // at a time
-  std::int64_t prefill_chunk = 512;     // prompt rows of a sequence in one step
+  DType kv_dtype = DType::kBF16;     // kBF16 or kF32
+  std::int64_t context = 0;          // most tokens of one sequence, prompt and output; 0: the model's
+  std::int64_t max_sequences = 1;    // at a time
+  std::int64_t prefill_chunk = 512;  // prompt rows of a sequence in one step
   std::int64_t page_tokens = kDefaultPageTokens;
-  std::int64_t cache_pages = 0;         // 0: enough for max_sequences of full context
+  std::int64_t cache_pages = 0;                        // 0: enough for max_sequences of full context
   std::int64_t expand_bytes = std::int64_t{64} << 20;  // of the MHA form's workspace
-  std::string kernels;                  // "" for the fastest
+  std::string kernels;                                 // "" for the fastest
   FormTable form_table;
 };
 
@@ -68,10 +68,10 @@ using SequenceId = std::int64_t;
 
 // A sequence as it stands. Spans are valid until the next call on the engine.
 struct SequenceView {
-  std::span<const std::int32_t> ids;         // prompt, then output
+  std::span<const std::int32_t> ids;  // prompt, then output
   std::int64_t prompt_size = 0;
-  std::span<const float> logprobs;           // of each output token: natural log, raw logits (no penalty, no temperature)
-  std::span<const float> prompt_logprobs;    // of each prompt token but the first, as far as computed
+  std::span<const float> logprobs;         // of each output token: natural log, raw logits (no penalty, no temperature)
+  std::span<const float> prompt_logprobs;  // of each prompt token but the first, as far as computed
   FinishReason finish = FinishReason::kNone;
   Form prompt_form = Form::kAbsorbed;
   std::span<const std::int32_t> output() const { return ids.subspan(static_cast<std::size_t>(prompt_size)); }
@@ -79,11 +79,11 @@ struct SequenceView {
 
 struct EngineStats {
   std::int64_t steps = 0;
-  std::int64_t mha_steps = 0;        // steps with rows of that form
+  std::int64_t mha_steps = 0;  // steps with rows of that form
   std::int64_t absorbed_steps = 0;
-  std::int64_t prompt_rows = 0;      // rows run, replayed ones included
+  std::int64_t prompt_rows = 0;  // rows run, replayed ones included
   std::int64_t generated_rows = 0;
-  AttentionCounters attention;       // summed over layers
+  AttentionCounters attention;  // summed over layers
 };
 
 // Sequences share the weights, the cache and each step. Not thread-safe: one caller at a time.
@@ -100,15 +100,17 @@ class Engine {
 
   // Admits a sequence. Fails, saying what was expected, on an empty prompt, an id outside the vocabulary, a prompt that
   // leaves no room in the context, sampling values out of range, or where max_sequences are held already.
-  // With `donor`, the whole pages of the longest common prefix with that sequence are shared instead of computed, as far as they are computed and
-  // at least one row is left to run; they keep the form that made them. Not with prompt_logprobs, which need every row.
+  // With `donor`, the whole pages of the longest common prefix with that sequence are shared instead of computed, as
+  // far as they are computed and at least one row is left to run; they keep the form that made them. Not with
+  // prompt_logprobs, which need every row.
   Result<SequenceId> Submit(const Request& request, std::optional<SequenceId> donor = std::nullopt);
 
   // Runs one step: each unfinished sequence's next prompt chunk or next token, in order of admission, as far as
   // the step's rows and the pages go. False where there was nothing to run: all are finished, or wait for pages.
   bool Step();
 
-  // Gives a sequence's pages back. Its rows are computed again, each in its own form, when Step reaches it: the same bits.
+  // Gives a sequence's pages back. Its rows are computed again, each in its own form, when Step reaches it: the same
+  // bits.
   void Preempt(SequenceId id);
 
   // The sequence stays readable until released.
@@ -128,8 +130,8 @@ class Engine {
   Result<Completion> Generate(const Request& request, const TokenSink& sink = {});
 
   const EngineStats& stats() const;
-  MemoryPlan memory() const;                // allocated
-  std::int64_t context() const;             // most tokens of a sequence
+  MemoryPlan memory() const;     // allocated
+  std::int64_t context() const;  // most tokens of a sequence
   std::int64_t cache_bytes_per_token() const;
   std::int64_t free_pages() const;
   const char* kernels() const;

@@ -34,7 +34,8 @@ void ParallelFor(Executor& executor, std::int64_t tasks, F&& f) {
   using Fn = std::remove_reference_t<F>;
   executor.Run(
       tasks, [](void* context, std::int64_t task, int worker) { (*static_cast<Fn*>(context))(task, worker); },
-      const_cast<void*>(static_cast<const void*>(&f)));  // NOLINT(cppcoreguidelines-pro-type-const-cast): Run's C-style context
+      const_cast<void*>(
+          static_cast<const void*>(&f)));  // NOLINT(cppcoreguidelines-pro-type-const-cast): Run's C-style context
 }
 
 // A pool of `threads` workers, the calling thread being one of them (so 1 starts no thread). Workers spin briefly for

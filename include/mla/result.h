@@ -23,7 +23,7 @@ struct Error {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}       // NOLINT(google-explicit-constructor)
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}      // NOLINT(google-explicit-constructor)
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(google-explicit-constructor)
 
   bool ok() const { return state_.index() == 0; }
@@ -66,19 +66,18 @@ using Status = Result<void>;
 #define MLA_RESULT_NAME_(a, b) MLA_RESULT_JOIN_(a, b)
 
 // MLA_ASSIGN_OR_RETURN(auto x, F()): x = value of F(), or return its error from this function.
-#define MLA_ASSIGN_OR_RETURN(lhs, expr) \
-  MLA_ASSIGN_OR_RETURN_IMPL_(MLA_RESULT_NAME_(mla_result_, __LINE__), lhs, expr)
+#define MLA_ASSIGN_OR_RETURN(lhs, expr) MLA_ASSIGN_OR_RETURN_IMPL_(MLA_RESULT_NAME_(mla_result_, __LINE__), lhs, expr)
 #define MLA_ASSIGN_OR_RETURN_IMPL_(tmp, lhs, expr) \
   auto tmp = (expr);                               \
   if (!tmp.ok()) return tmp.error();               \
   lhs = std::move(tmp).value()
 
 // MLA_RETURN_IF_ERROR(F()): return F()'s error, if it has one, from this function.
-#define MLA_RETURN_IF_ERROR(expr)                             \
-  do {                                                        \
-    if (auto mla_status = (expr); !mla_status.ok()) {         \
-      return mla_status.error();                              \
-    }                                                         \
+#define MLA_RETURN_IF_ERROR(expr)                     \
+  do {                                                \
+    if (auto mla_status = (expr); !mla_status.ok()) { \
+      return mla_status.error();                      \
+    }                                                 \
   } while (false)
 
 #endif  // MLA_RESULT_H_

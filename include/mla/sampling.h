@@ -6,17 +6,17 @@
 
 namespace mla {
 
-// Applied in this order: repetition penalty, temperature, top-k, top-p, min-p; then one draw. temperature 0 is greedy: the
-// largest logit after the penalty, the lowest id among equals, whatever the rest says.
+// Applied in this order: repetition penalty, temperature, top-k, top-p, min-p; then one draw. temperature 0 is greedy:
+// the largest logit after the penalty, the lowest id among equals, whatever the rest says.
 struct SamplingParams {
   double temperature = 0;         // 0, or in (0, 100]
   std::int64_t top_k = 0;         // keep the k largest; 0: all
   double top_p = 1;               // keep the smallest set of largest that reaches this probability; (0, 1]
   double min_p = 0;               // drop what is less likely than this share of the likeliest; [0, 1]
-  double repetition_penalty = 1;  // logits of tokens seen (prompt and output) are divided by it where positive, multiplied where negative;
-                                  // > 0, 1: off
-  std::uint64_t seed = 0;         // draws are keyed by (seed, sample, position): the same on every run
-  std::uint64_t sample = 0;       // index among samples of one prompt
+  double repetition_penalty = 1;  // logits of tokens seen (prompt and output) are divided by it where positive,
+                                  // multiplied where negative; > 0, 1: off
+  std::uint64_t seed = 0;    // draws are keyed by (seed, sample, position): the same on every run
+  std::uint64_t sample = 0;  // index among samples of one prompt
 };
 
 }  // namespace mla

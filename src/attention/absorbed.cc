@@ -10,14 +10,14 @@ namespace mla::attention {
 // A run of one sequence's rows in a pass.
 struct Part {
   const AttentionSequence* sequence;
-  std::int64_t pass_row;       // its first row in the pass
+  std::int64_t pass_row;  // its first row in the pass
   std::int64_t rows;
   std::int64_t first_position;  // of its first row
   std::int64_t keys;            // that its last row sees
   std::int64_t block;           // states (row, head) of an item
   std::int64_t blocks;
   std::int64_t segments;
-  std::int64_t partial;         // where its segments' states are kept apart, or -1: one item folds them as it goes
+  std::int64_t partial;  // where its segments' states are kept apart, or -1: one item folds them as it goes
   std::int64_t items() const { return partial >= 0 ? blocks * segments : blocks; }
 };
 
@@ -69,9 +69,10 @@ void CutPart(const StepContext& step, const AbsorbedWorkspace& ws, std::int64_t*
   part->blocks = (states + part->block - 1) / part->block;
 }
 
-// Takes rows from sequence *next (its row *row) on until the pass is full. Returns the number of parts; *rows_used is the rows.
-std::int64_t PlanPass(const StepContext& step, std::span<const AttentionSequence> sequences, const AbsorbedWorkspace& ws,
-                      std::size_t* next, std::int64_t* row, std::int64_t* rows_used) {
+// Takes rows from sequence *next (its row *row) on until the pass is full. Returns the number of parts; *rows_used is
+// the rows.
+std::int64_t PlanPass(const StepContext& step, std::span<const AttentionSequence> sequences,
+                      const AbsorbedWorkspace& ws, std::size_t* next, std::int64_t* row, std::int64_t* rows_used) {
   std::int64_t parts = 0;
   std::int64_t partial_used = 0;
   *rows_used = 0;

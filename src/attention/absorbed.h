@@ -16,14 +16,14 @@ namespace mla::attention {
 
 // What one pass of the absorbed form works in. Sized by PlaceAbsorbed, for planning and for use.
 struct AbsorbedWorkspace {
-  std::int64_t pass_rows = 0;       // rows of a pass
-  std::int64_t partial_states = 0;  // states of (segment, row, head) that a pass may keep apart
-  struct Part* parts = nullptr;     // [pass_rows]
-  std::int32_t* row_ids = nullptr;  // [pass_rows] a pass's rows in q and out
-  float* query = nullptr;           // [pass_rows, H, R + P]: q~, then q_pe
+  std::int64_t pass_rows = 0;            // rows of a pass
+  std::int64_t partial_states = 0;       // states of (segment, row, head) that a pass may keep apart
+  struct Part* parts = nullptr;          // [pass_rows]
+  std::int32_t* row_ids = nullptr;       // [pass_rows] a pass's rows in q and out
+  float* query = nullptr;                // [pass_rows, H, R + P]: q~, then q_pe
   ops::GemmProblem* products = nullptr;  // [H]
-  States total;                     // [pass_rows * H] states; acc is the output latent
-  States partial;                   // [partial_states]
+  States total;                          // [pass_rows * H] states; acc is the output latent
+  States partial;                        // [partial_states]
 };
 
 void PlaceAbsorbed(const MlaAttention::Options& options, Carver* carver, AbsorbedWorkspace* out);

@@ -1,12 +1,13 @@
-#include <fmt/format.h>
+#include "mla/attention.h"
 
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "attention/absorbed.h"
 #include "attention/kv_b.h"
 #include "attention/mha.h"
 #include "base/cpu_info.h"
-#include "mla/attention.h"
 
 namespace mla {
 namespace attention {

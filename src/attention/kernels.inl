@@ -62,8 +62,8 @@ float SoftmaxRow(float* scores, int64_t visible, float* max, float* sum) {
   return correction[0];
 }
 
-// acc[r] = acc[r] * correction[r] + p[r] values, over C vectors of columns from `column`. The keys that all R rows see go
-// together, then each row's own: the order of keys is the same for every row either way.
+// acc[r] = acc[r] * correction[r] + p[r] values, over C vectors of columns from `column`. The keys that all R rows see
+// go together, then each row's own: the order of keys is the same for every row either way.
 template <int R, int C>
 MLA_INLINE void ValueColumns(const TileBlock& b, int64_t row, const float* correction, int64_t common, int64_t column) {
   const float* p[R];
@@ -167,7 +167,8 @@ void Widen(const uint16_t* from, float* to, int64_t n) {
 void TransposeTile(const float* in, int64_t ldi, int64_t n, float* out) {
   int64_t j = 0;
   for (; j + kLanes <= n; j += kLanes) {
-    for (int64_t i = 0; i < kTileKeys; i += kLanes) Transpose16(in + i * ldi + j, ldi, out + j * kTileKeys + i, kTileKeys);
+    for (int64_t i = 0; i < kTileKeys; i += kLanes)
+      Transpose16(in + i * ldi + j, ldi, out + j * kTileKeys + i, kTileKeys);
   }
   for (; j < n; ++j) {
     for (int64_t i = 0; i < kTileKeys; ++i) out[j * kTileKeys + i] = in[i * ldi + j];

@@ -50,11 +50,13 @@ namespace {
 // One piece at work.
 struct Piece {
   const AttentionSequence& sequence;
-  std::int64_t first;       // position of its first key
+  std::int64_t first;  // position of its first key
   std::int64_t keys;
-  std::int64_t head;        // first head of the group
+  std::int64_t head;  // first head of the group
   std::int64_t heads;
-  float* k(const MlaDims& d, const MhaWorkspace& ws, std::int64_t i) const { return ws.expanded + i * keys * KeyFloats(d); }
+  float* k(const MlaDims& d, const MhaWorkspace& ws, std::int64_t i) const {
+    return ws.expanded + i * keys * KeyFloats(d);
+  }
   float* v(const MlaDims& d, const MhaWorkspace& ws, std::int64_t i) const {
     return k(d, ws, i) + keys * d.qk_nope_head_dim;
   }
@@ -180,8 +182,8 @@ void RunPiece(const StepContext& step, const Piece& piece, const float* q, float
 
 }  // namespace
 
-void RunMha(const StepContext& step, std::span<const AttentionSequence> sequences, const float* q, float* out, float* lse,
-            const MhaWorkspace& workspace, AttentionCounters* counters) {
+void RunMha(const StepContext& step, std::span<const AttentionSequence> sequences, const float* q, float* out,
+            float* lse, const MhaWorkspace& workspace, AttentionCounters* counters) {
   for (const AttentionSequence& s : sequences) {
     if (s.form != Form::kMha || s.rows == 0) continue;
     const std::int64_t h = step.dims.num_attention_heads;

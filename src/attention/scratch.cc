@@ -19,7 +19,8 @@ void PlaceScratch(const MlaDims& dims, Carver* carver, Scratch* out) {
   const std::int64_t row = dims.kv_lora_rank + dims.qk_rope_head_dim;
   out->ld_rows = RoundUp(row, 16);
   out->rows = carver->Take<float>(kTileKeys * out->ld_rows);
-  out->keys = carver->Take<float>((std::max(dims.kv_lora_rank, dims.qk_nope_head_dim) + dims.qk_rope_head_dim) * kTileKeys);
+  out->keys =
+      carver->Take<float>((std::max(dims.kv_lora_rank, dims.qk_nope_head_dim) + dims.qk_rope_head_dim) * kTileKeys);
   out->scores = carver->Take<float>(kMaxBlockRows * kTileKeys);
   out->visible = carver->Take<std::int32_t>(kMaxBlockRows);
   PlaceStates(kMaxBlockRows, std::max(dims.kv_lora_rank, dims.v_head_dim), carver, &out->segment);

@@ -16,12 +16,12 @@ inline constexpr std::int64_t kMaxBlockRows = 128;
 constexpr std::int64_t RoundUp(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 
 struct Scratch {
-  float* rows = nullptr;             // [64, ld_rows]: a tile's cache rows, widened: [latent | rope]
+  float* rows = nullptr;  // [64, ld_rows]: a tile's cache rows, widened: [latent | rope]
   std::int64_t ld_rows = 0;
-  float* keys = nullptr;             // [max(R, N) + P, 64]: transposed
-  float* scores = nullptr;           // [kMaxBlockRows, 64]
-  std::int32_t* visible = nullptr;   // [kMaxBlockRows]
-  States segment;                    // [kMaxBlockRows] states of the segment at hand
+  float* keys = nullptr;            // [max(R, N) + P, 64]: transposed
+  float* scores = nullptr;          // [kMaxBlockRows, 64]
+  std::int32_t* visible = nullptr;  // [kMaxBlockRows]
+  States segment;                   // [kMaxBlockRows] states of the segment at hand
 };
 
 void PlaceScratch(const MlaDims& dims, Carver* carver, Scratch* out);

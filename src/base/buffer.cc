@@ -1,10 +1,10 @@
 #include "base/buffer.h"
 
-#include <fmt/format.h>
-#include <sys/mman.h>
-
 #include <cerrno>
 #include <cstring>
+
+#include <fmt/format.h>
+#include <sys/mman.h>
 
 namespace mla {
 

@@ -21,10 +21,10 @@ template <class A, class B>
 
 #define MLA_CHECK(condition) \
   ((condition) ? static_cast<void>(0) : ::mla::internal::CheckFailed(__FILE__, __LINE__, #condition, ""))
-#define MLA_CHECK_OP_(a, b, op)                                                                \
-  do {                                                                                         \
-    const auto& mla_a = (a);                                                                   \
-    const auto& mla_b = (b);                                                                   \
+#define MLA_CHECK_OP_(a, b, op)                                                                                 \
+  do {                                                                                                          \
+    const auto& mla_a = (a);                                                                                    \
+    const auto& mla_b = (b);                                                                                    \
     if (!(mla_a op mla_b)) ::mla::internal::CheckOpFailed(__FILE__, __LINE__, #a " " #op " " #b, mla_a, mla_b); \
   } while (false)
 #define MLA_CHECK_EQ(a, b) MLA_CHECK_OP_(a, b, ==)

@@ -1,9 +1,9 @@
 #include "base/cpu_info.h"
 
-#include <fmt/format.h>
-
 #include <array>
 #include <cstring>
+
+#include <fmt/format.h>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -47,7 +47,8 @@ Result<Isa> SelectIsa(const CpuInfo& cpu, std::string_view name) {
     if (name == IsaName(isa)) return isa;
     available += fmt::format("{}{}", available.empty() ? "" : ", ", IsaName(isa));
   }
-  return Error{fmt::format("kernels: expected one of {} (what this machine and build have), found '{}'", available, name)};
+  return Error{
+      fmt::format("kernels: expected one of {} (what this machine and build have), found '{}'", available, name)};
 }
 
 #if defined(__x86_64__)

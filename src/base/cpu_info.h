@@ -17,9 +17,9 @@ enum class Isa : std::uint8_t { kPortable, kAvx2, kAvx512 };
 const char* IsaName(Isa isa);
 
 struct CpuInfo {
-  std::string model;      // brand string, "" where unknown
-  bool avx2 = false;      // AVX2, FMA and F16C, enabled by the operating system
-  bool avx512 = false;    // AVX-512 F, BW, DQ and VL, enabled by the operating system
+  std::string model;    // brand string, "" where unknown
+  bool avx2 = false;    // AVX2, FMA and F16C, enabled by the operating system
+  bool avx512 = false;  // AVX-512 F, BW, DQ and VL, enabled by the operating system
 
   // The fastest instruction set that the processor has and the build holds.
   Isa best() const;
@@ -28,8 +28,8 @@ struct CpuInfo {
 
 CpuInfo DetectCpu();
 
-// The instruction set of that name, or the fastest for "". Fails, naming what there is, where the name is unknown, or the
-// processor or the build lacks it.
+// The instruction set of that name, or the fastest for "". Fails, naming what there is, where the name is unknown, or
+// the processor or the build lacks it.
 Result<Isa> SelectIsa(const CpuInfo& cpu, std::string_view name);
 
 // Processors that this process may use: the affinity mask, cut by the cgroup's CPU quota (rounded up). At least 1.

@@ -1,7 +1,4 @@
 // UsableCpus and UsableMemory: what affinity masks and cgroups leave of the machine.
-#include <sched.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <fstream>
 #include <limits>
@@ -9,6 +6,9 @@
 #include <sstream>
 #include <string>
 #include <vector>
+
+#include <sched.h>
+#include <unistd.h>
 
 #include "base/cpu_info.h"
 
@@ -81,7 +81,8 @@ std::int64_t CgroupMemoryLeft() {
       stat >> value;
       if (key == "inactive_file" || key == "active_file") reclaimable += value;
     }
-    left = std::min(left, std::max<std::int64_t>(0, *limit - std::max<std::int64_t>(0, used.value_or(0) - reclaimable)));
+    left =
+        std::min(left, std::max<std::int64_t>(0, *limit - std::max<std::int64_t>(0, used.value_or(0) - reclaimable)));
   }
   return left;
 }
@@ -112,8 +113,8 @@ int CgroupCpus() {
 int UsableCpus() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  int cpus = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set)
-                                                          : static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  int cpus =
+      sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   return std::max(1, std::min(cpus, CgroupCpus()));
 }
 

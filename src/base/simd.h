@@ -122,11 +122,11 @@ typedef int32_t I4 __attribute__((vector_size(16)));
 struct V16 {
   F4 v[4];
 };
-#define MLA_EACH(expression)           \
-  V16 r;                               \
-  for (int i = 0; i < 4; ++i) {        \
-    r.v[i] = (expression);             \
-  }                                    \
+#define MLA_EACH(expression)    \
+  V16 r;                        \
+  for (int i = 0; i < 4; ++i) { \
+    r.v[i] = (expression);      \
+  }                             \
   return r
 MLA_INLINE V16 Set1(float x) { MLA_EACH((F4{x, x, x, x})); }
 MLA_INLINE V16 Zero() { return Set1(0.0F); }
@@ -240,7 +240,8 @@ MLA_INLINE float ReduceMax(V16 a) {
 }
 
 // e^x to about 1 ulp in [-87.3, 88.3]: 0 below, NaN kept, and not to be called above (Pow2 ends at n = 127).
-// x = n ln 2 + r, |r| <= ln 2 / 2, with ln 2 in two parts and a polynomial for e^r (constants: Cephes' expf, S. Moshier).
+// x = n ln 2 + r, |r| <= ln 2 / 2, with ln 2 in two parts and a polynomial for e^r (constants: Cephes' expf, S.
+// Moshier).
 MLA_INLINE V16 Exp(V16 x) {
   const V16 low = Set1(-87.33654F);
   const V16 clamped = Max(low, x);

@@ -1,13 +1,13 @@
 #include "cli/app.h"
 
-#include <fmt/format.h>
-#include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/spdlog.h>
-
-#include <CLI/CLI.hpp>
 #include <exception>
 #include <utility>
 #include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
 
 #include "base/cpu_info.h"
 #include "cli/command.h"

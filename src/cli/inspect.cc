@@ -1,3 +1,100 @@
+// mla inspect MODEL_OR_CONFIG: what the engine reads from a checkpoint, and what follows from it.
+#include <filesystem>
+#include <memory>
+
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include "cli/app.h"
 #include "cli/command.h"
-namespace mla::cli { Action AddInspect(CLI::App& app, const Log&) { app.add_subcommand("inspect","x"); return []{return 0;}; } }
+#include "cli/inspect_report.h"
+#include "cli/output.h"
+#include "io/checkpoint.h"
+#include "mla/cache.h"
+#include "weights/weights.h"
+
+namespace mla::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool HasSafetensors(const std::string& path) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) return false;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json")) return true;
+  }
+  return false;
+}
+
+std::string SoftmaxFormula(const contract::ModelConfig& c) {
+  const RopeSpec& r = c.rope;
+  std::string formula = fmt::format("({} + {})^-1/2", c.qk_nope_head_dim, c.qk_rope_head_dim);
+  if (r.scaling == RopeScaling::kYarn && r.mscale_all_dim != 0) {
+    formula += fmt::format(" * (0.1 * {} * ln {} + 1)^2", r.mscale_all_dim, r.factor);
+  }
+  return formula;
+}
+
+std::string CosSinFormula(const contract::ModelConfig& c) {
+  const RopeSpec& r = c.rope;
+  if (r.scaling != RopeScaling::kYarn) return "1, no scaling";
+  return fmt::format("(0.1 * {} * ln {} + 1) / (0.1 * {} * ln {} + 1)", r.mscale, r.factor, r.mscale_all_dim, r.factor);
+}
+
+Result<int> Run(const std::string& path, bool json) {
+  MLA_ASSIGN_OR_RETURN(const InspectReport report, Inspect(path));
+  MLA_RETURN_IF_ERROR(WriteOut(json ? InspectJson(report) : InspectText(report)));
+  MLA_RETURN_IF_ERROR(FlushOut());
+  return report.tensors && !report.tensors->report.ok() ? kFailed : kDone;
+}
+
+}  // namespace
+
+Result<InspectReport> Inspect(const std::string& path) {
+  InspectReport r;
+  r.path = path;
+  MLA_ASSIGN_OR_RETURN(r.config, contract::LoadConfig(path));
+  const contract::ModelConfig& c = r.config;
+  r.softmax_scale = contract::SoftmaxScale(c);
+  r.softmax_formula = SoftmaxFormula(c);
+  r.cos_sin_scale = contract::CosSinScale(c.rope);
+  r.cos_sin_formula = CosSinFormula(c);
+  r.parameters = contract::CountParameters(c);
+  r.cache_bytes_bf16 =
+      MakeLatentLayout(c.kv_lora_rank, c.qk_rope_head_dim, c.num_hidden_layers, DType::kBF16).bytes_per_token();
+  r.cache_bytes_f32 =
+      MakeLatentLayout(c.kv_lora_rank, c.qk_rope_head_dim, c.num_hidden_layers, DType::kF32).bytes_per_token();
+  r.mha_cache_bytes_bf16 = c.num_hidden_layers * c.num_attention_heads *
+                           (c.qk_nope_head_dim + c.qk_rope_head_dim + c.v_head_dim) *
+                           static_cast<std::int64_t>(DTypeBytes(DType::kBF16));
+  weights::MtpExtras extras;
+  if (HasSafetensors(path)) {
+    MLA_ASSIGN_OR_RETURN(const io::Checkpoint checkpoint, io::Checkpoint::Open(path));
+    extras = weights::FindMtpExtras(c, checkpoint);
+    r.tensors = InspectReport::Tensors{static_cast<std::int64_t>(checkpoint.tensors().size()), checkpoint.file_bytes(),
+                                       contract::CheckTensors(c, checkpoint)};
+  }
+  r.weight_bytes_bf16 = weights::PlannedBytes(c, WeightDType::kBF16, extras);
+  r.weight_bytes_f32 = weights::PlannedBytes(c, WeightDType::kF32, extras);
+  return r;
+}
+
+Action AddInspect(CLI::App& app, const Log& log) {
+  CLI::App* command =
+      app.add_subcommand("inspect", "Show what a checkpoint or a config.json says, and what follows from it");
+  auto path = std::make_shared<std::string>();
+  auto json = std::make_shared<bool>(false);
+  command->add_option("MODEL_OR_CONFIG", *path, "Model folder, or a config.json")->required();
+  command->add_flag("--json", *json, "One JSON object");
+  return [path, json, log] {
+    const Result<int> result = Run(*path, *json);
+    if (result.ok()) return *result;
+    log->error("{}", result.error().message);
+    return kFailed;
+  };
+}
+
+}  // namespace mla::cli

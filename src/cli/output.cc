@@ -1,13 +1,13 @@
 #include "cli/output.h"
 
-#include <fmt/format.h>
-#include <unistd.h>
-
 #include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 namespace mla::cli {
 
@@ -79,18 +79,19 @@ Status WriteJson(const RunOptions& options, const RunReport& r) {
 }
 
 void WriteSummary(const RunOptions& options, const RunReport& r) {
-  fmt::print(stderr, "loaded in {:.2f} s: weights {}, cache {}, workspace {}; {} kernels, {} thread{}\n", r.load_seconds,
-             HumanBytes(r.memory.weights), HumanBytes(r.memory.cache), HumanBytes(r.memory.workspace + r.memory.tables),
-             r.kernels, r.threads, r.threads == 1 ? "" : "s");
+  fmt::print(stderr, "loaded in {:.2f} s: weights {}, cache {}, workspace {}; {} kernels, {} thread{}\n",
+             r.load_seconds, HumanBytes(r.memory.weights), HumanBytes(r.memory.cache),
+             HumanBytes(r.memory.workspace + r.memory.tables), r.kernels, r.threads, r.threads == 1 ? "" : "s");
   fmt::print(stderr, "prompt {} tokens, {:.1f} tokens/s; decode {} tokens, {:.1f} tokens/s; ended by {}\n",
              r.prompt_ids.size(), Rate(r.prompt_ids.size(), r.prompt_seconds), r.ids.size(),
              Rate(DecodeSteps(r), r.decode_seconds), r.finish_reason.empty() ? "interrupt" : r.finish_reason);
   if (options.is_explicit()) return;
-  fmt::print(stderr,
-             "{} bytes per cached token; {} steps: {} with mha rows (prompt {}; expanded at once {}, in pieces {}), {} with "
-             "absorbed rows; form table {}\n",
-             r.cache_bytes_per_token, r.stats.steps, r.stats.mha_steps, r.prompt_form, r.stats.attention.mha_one_shot,
-             r.stats.attention.mha_in_pieces, r.stats.absorbed_steps, r.form_table);
+  fmt::print(
+      stderr,
+      "{} bytes per cached token; {} steps: {} with mha rows (prompt {}; expanded at once {}, in pieces {}), {} with "
+      "absorbed rows; form table {}\n",
+      r.cache_bytes_per_token, r.stats.steps, r.stats.mha_steps, r.prompt_form, r.stats.attention.mha_one_shot,
+      r.stats.attention.mha_in_pieces, r.stats.absorbed_steps, r.form_table);
 }
 
 ProgressLine::ProgressLine(bool enabled) : enabled_(enabled && isatty(STDERR_FILENO) != 0) {}
@@ -101,7 +102,8 @@ ProgressLine::~ProgressLine() {
 
 void ProgressLine::Update(std::int64_t done, std::int64_t total) {
   if (!enabled_ || total <= 0) return;
-  const std::int64_t percent = static_cast<std::int64_t>(100.0 * static_cast<double>(done) / static_cast<double>(total));
+  const std::int64_t percent =
+      static_cast<std::int64_t>(100.0 * static_cast<double>(done) / static_cast<double>(total));
   if (percent == shown_) return;
   shown_ = percent;
   fmt::print(stderr, "\rloading {} of {} ({} %)\033[K", HumanBytes(done), HumanBytes(total), percent);

@@ -26,7 +26,7 @@ struct RunReport {
   double load_seconds = 0;
   double prompt_seconds = 0;
   double decode_seconds = 0;
-  std::string kernels;     // "float64 reference" in explicit mode
+  std::string kernels;  // "float64 reference" in explicit mode
   std::string prompt_form;
   std::string form_table;
   int threads = 1;

@@ -1,10 +1,10 @@
 // mla run MODEL [PROMPT]: the continuation of a prompt, streamed.
-#include <fmt/format.h>
-#include <spdlog/spdlog.h>
-
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <memory>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include "base/cpu_info.h"
 #include "cli/app.h"
@@ -40,7 +40,8 @@ EngineOptions EngineOptionsOf(const RunOptions& o, std::int64_t context) {
 // The context of a run: as asked, or what the prompt and the output need, as far as the model goes.
 Result<std::int64_t> Context(const RunOptions& o, const ModelInfo& info, std::int64_t prompt) {
   const std::int64_t most = info.max_position_embeddings;
-  if (o.ctx > most) return Error{fmt::format("--ctx: expected at most the model's {} positions, found {}", most, o.ctx)};
+  if (o.ctx > most)
+    return Error{fmt::format("--ctx: expected at most the model's {} positions, found {}", most, o.ctx)};
   const std::int64_t context = o.ctx > 0 ? o.ctx : std::min(most, prompt + o.max_tokens);
   const std::int64_t needed = prompt + (o.max_tokens > 0 ? 1 : 0);
   if (needed > context) {
@@ -52,14 +53,16 @@ Result<std::int64_t> Context(const RunOptions& o, const ModelInfo& info, std::in
 
 Status FitsMemory(const MemoryPlan& plan, std::int64_t limit) {
   if (plan.total() <= limit) return {};
-  return Error{fmt::format("memory: {} are needed (weights {}, cache {}, workspace {}) and {} may be used; --ctx, "
-                           "--weights and --memory change that",
-                           HumanBytes(plan.total()), HumanBytes(plan.weights), HumanBytes(plan.cache),
-                           HumanBytes(plan.workspace + plan.tables), HumanBytes(limit))};
+  return Error{
+      fmt::format("memory: {} are needed (weights {}, cache {}, workspace {}) and {} may be used; --ctx, "
+                  "--weights and --memory change that",
+                  HumanBytes(plan.total()), HumanBytes(plan.weights), HumanBytes(plan.cache),
+                  HumanBytes(plan.workspace + plan.tables), HumanBytes(limit))};
 }
 
 // Steps the engine to the request's end, or until interrupted. True where it was interrupted.
-Result<bool> Drive(Engine& engine, SequenceId id, const InterruptScope& interrupt, Streamer& streamer, RunReport* report) {
+Result<bool> Drive(Engine& engine, SequenceId id, const InterruptScope& interrupt, Streamer& streamer,
+                   RunReport* report) {
   const auto begin = Clock::now();
   auto first_token = begin;
   std::size_t delivered = 0;
@@ -91,7 +94,8 @@ Request RequestOf(const RunOptions& o, const model::Opened& opened, const Tokeni
   request.prompt_logprobs = o.prompt_logprobs;
   if (!o.ignore_eos) {
     request.eos_ids = opened.info.eos_ids;
-    if (request.eos_ids.empty() && tokenizer != nullptr && tokenizer->eos_id()) request.eos_ids = {*tokenizer->eos_id()};
+    if (request.eos_ids.empty() && tokenizer != nullptr && tokenizer->eos_id())
+      request.eos_ids = {*tokenizer->eos_id()};
   }
   return request;
 }
@@ -154,8 +158,9 @@ Result<int> Run(const RunOptions& o) {
     MLA_ASSIGN_OR_RETURN(const std::int64_t context,
                          Context(o, opened.info, static_cast<std::int64_t>(request.prompt.size())));
     const InterruptScope interrupt;
-    MLA_ASSIGN_OR_RETURN(interrupted, RunExplicit({opened, request, context, limit, o.prefill_chunk},
-                                                  [&] { return interrupt.Requested(); }, streamer, &report));
+    MLA_ASSIGN_OR_RETURN(interrupted, RunExplicit(
+                                          {opened, request, context, limit, o.prefill_chunk},
+                                          [&] { return interrupt.Requested(); }, streamer, &report));
   } else {
     MLA_ASSIGN_OR_RETURN(interrupted, RunEngine(o, opened, request, streamer, &report));
   }

@@ -1,11 +1,11 @@
 #include "cli/run_explicit.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "contract/tensors.h"
 #include "reference/reference.h"
@@ -88,9 +88,10 @@ Result<bool> RunExplicit(const ExplicitRun& run, const std::function<bool()>& st
   const contract::ModelConfig& config = run.opened.config;
   report->memory = Planned(config, run.context);
   if (report->memory.total() > run.memory_limit) {
-    return Error{fmt::format("memory: the float64 reference needs {} (weights {}, keys and values {}) and {} may be used",
-                             HumanBytes(report->memory.total()), HumanBytes(report->memory.weights),
-                             HumanBytes(report->memory.cache), HumanBytes(run.memory_limit))};
+    return Error{
+        fmt::format("memory: the float64 reference needs {} (weights {}, keys and values {}) and {} may be used",
+                    HumanBytes(report->memory.total()), HumanBytes(report->memory.weights),
+                    HumanBytes(report->memory.cache), HumanBytes(run.memory_limit))};
   }
   for (const std::int32_t id : run.request.prompt) {
     if (id < 0 || id >= config.vocab_size) {

@@ -21,9 +21,10 @@ struct ExplicitRun {
   std::int64_t chunk;         // prompt tokens between looks at `stop`
 };
 
-// As the engine's run, one token after another; fills the report. True where `stop` ended it. Fails where 8 bytes a parameter and the keys and values of every head
-// don't fit the limit, or stdout can't be written.
-Result<bool> RunExplicit(const ExplicitRun& run, const std::function<bool()>& stop, Streamer& streamer, RunReport* report);
+// As the engine's run, one token after another; fills the report. True where `stop` ended it. Fails where 8 bytes a
+// parameter and the keys and values of every head don't fit the limit, or stdout can't be written.
+Result<bool> RunExplicit(const ExplicitRun& run, const std::function<bool()>& stop, Streamer& streamer,
+                         RunReport* report);
 
 }  // namespace mla::cli
 

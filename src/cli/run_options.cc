@@ -1,15 +1,15 @@
 #include "cli/run_options.h"
 
-#include <fmt/format.h>
-#include <unistd.h>
-
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <memory>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <unistd.h>
 
 #include "base/cpu_info.h"
 
@@ -20,33 +20,47 @@ constexpr std::size_t kMostPromptBytes = std::size_t{64} << 20;
 
 void AddPromptFlags(CLI::App& c, RunOptions* o) {
   c.add_option("MODEL", o->model, "Folder with config.json, *.safetensors and tokenizer.json")->required();
-  auto* prompt = c.add_option("PROMPT", o->prompt, "Text to continue; without one it is read from --prompt-file or stdin");
+  auto* prompt =
+      c.add_option("PROMPT", o->prompt, "Text to continue; without one it is read from --prompt-file or stdin");
   auto* file = c.add_option("--prompt-file", o->prompt_file, "File whose whole text is the prompt");
   auto* ids = c.add_option("--ids", o->ids, "Token ids for a prompt, as 0,3,17: taken as they are, needs no tokenizer");
   file->excludes(prompt);
   ids->excludes(prompt)->excludes(file);
-  c.add_flag("--special", o->special, "Parse added tokens, such as <|User|>'s, in the prompt; else they are plain text");
+  c.add_flag("--special", o->special,
+             "Parse added tokens, such as <|User|>'s, in the prompt; else they are plain text");
 }
 
 void AddComputeFlags(CLI::App& c, RunOptions* o) {
-  c.add_option("--mode", o->mode,
-               "Form of the attention: auto (prompt by cost, output absorbed), role (prompt mha, output absorbed), mha, "
-               "absorb, or explicit (the slow float64 reference)")
-      ->check(CLI::IsMember({"auto", "role", "mha", "absorb", "explicit"}))->capture_default_str();
-  c.add_option("--threads", o->threads, "Threads; 0: what affinity and cgroups leave")->check(CLI::Range(0, 4096))->capture_default_str();
-  c.add_option("--weights", o->weights, "How weights are kept: bf16 or f32")->check(CLI::IsMember({"bf16", "f32"}))->capture_default_str();
-  c.add_option("--kv-dtype", o->kv_dtype, "How cache rows are kept: bf16 or f32")->check(CLI::IsMember({"bf16", "f32"}))->capture_default_str();
+  c.add_option(
+       "--mode", o->mode,
+       "Form of the attention: auto (prompt by cost, output absorbed), role (prompt mha, output absorbed), mha, "
+       "absorb, or explicit (the slow float64 reference)")
+      ->check(CLI::IsMember({"auto", "role", "mha", "absorb", "explicit"}))
+      ->capture_default_str();
+  c.add_option("--threads", o->threads, "Threads; 0: what affinity and cgroups leave")
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
+  c.add_option("--weights", o->weights, "How weights are kept: bf16 or f32")
+      ->check(CLI::IsMember({"bf16", "f32"}))
+      ->capture_default_str();
+  c.add_option("--kv-dtype", o->kv_dtype, "How cache rows are kept: bf16 or f32")
+      ->check(CLI::IsMember({"bf16", "f32"}))
+      ->capture_default_str();
   c.add_option("--kernels", o->kernels, "Kernels to use instead of the fastest: portable, avx2, avx512");
   c.add_option("--prefill-chunk", o->prefill_chunk, "Prompt tokens a step; no result depends on it")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))->capture_default_str();
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
+      ->capture_default_str();
   c.add_option("--ctx", o->ctx, "Most tokens, prompt and output; 0: prompt and --max-tokens, as far as the model goes")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 31))->capture_default_str();
-  c.add_option("--memory", o->memory, "Bytes that weights, cache and workspace may take, as 8G or 512MiB; else what the machine leaves");
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 31))
+      ->capture_default_str();
+  c.add_option("--memory", o->memory,
+               "Bytes that weights, cache and workspace may take, as 8G or 512MiB; else what the machine leaves");
 }
 
 void AddSamplingFlags(CLI::App& c, RunOptions* o) {
   c.add_option("--max-tokens,-n", o->max_tokens, "Most tokens of output")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 31))->capture_default_str();
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 31))
+      ->capture_default_str();
   c.add_flag("--ignore-eos", o->ignore_eos, "Go on past the end-of-sequence token");
   c.add_option("--temperature", o->temperature, "0 is greedy; default: generation_config.json's, else 0");
   c.add_option("--top-k", o->top_k, "Draw from the k likeliest; 0: all");
@@ -62,7 +76,8 @@ Result<std::string> ReadAll(std::FILE* in, const std::string& name) {
   for (;;) {
     const std::size_t got = std::fread(block, 1, sizeof(block), in);
     text.append(block, got);
-    if (text.size() > kMostPromptBytes) return Error{fmt::format("{}: a prompt of more than {} bytes", name, kMostPromptBytes)};
+    if (text.size() > kMostPromptBytes)
+      return Error{fmt::format("{}: a prompt of more than {} bytes", name, kMostPromptBytes)};
     if (got == sizeof(block)) continue;
     if (std::ferror(in) != 0) return Error{fmt::format("{}: {}", name, std::strerror(errno))};
     return text;
@@ -72,7 +87,8 @@ Result<std::string> ReadAll(std::FILE* in, const std::string& name) {
 Result<std::string> PromptText(const RunOptions& o) {
   if (o.prompt) return *o.prompt;
   if (o.prompt_file.empty()) {
-    if (isatty(STDIN_FILENO) != 0) std::fputs("mla: reading the prompt from the terminal; end it with Ctrl-D\n", stderr);
+    if (isatty(STDIN_FILENO) != 0)
+      std::fputs("mla: reading the prompt from the terminal; end it with Ctrl-D\n", stderr);
     return ReadAll(stdin, "stdin");
   }
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(o.prompt_file.c_str(), "rb"), std::fclose);
@@ -91,7 +107,8 @@ Result<std::vector<std::int32_t>> ParseIds(const std::string& text) {
     at = next;
     while (at != end && *at == ' ') ++at;
     if (fault != std::errc() || (at != end && *at != ',') || (at != end && at + 1 == end)) {
-      return Error{fmt::format("--ids: expected whole numbers with commas between them, found '{}'", text.substr(0, 60))};
+      return Error{
+          fmt::format("--ids: expected whole numbers with commas between them, found '{}'", text.substr(0, 60))};
     }
     ids.push_back(id);
     if (at != end) ++at;
@@ -106,7 +123,9 @@ void AddRunFlags(CLI::App& command, RunOptions* options) {
   AddComputeFlags(command, options);
   AddSamplingFlags(command, options);
   command.add_flag("--json", options->json, "Print one JSON object in place of the stream");
-  command.add_flag("--prompt-logprobs", options->prompt_logprobs, "With --json: log-probability of each prompt token but the first")
+  command
+      .add_flag("--prompt-logprobs", options->prompt_logprobs,
+                "With --json: log-probability of each prompt token but the first")
       ->needs("--json");
   command.add_flag("--quiet,-q", options->quiet, "No progress, no summary");
 }

@@ -1,9 +1,9 @@
 #include "mla/engine.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "base/buffer.h"
 #include "base/check.h"
@@ -56,7 +56,8 @@ struct Engine::Impl {
     logit_wants.reserve(rows);
   }
 
-  // A row of logits that is wanted, and by whom: the log-probability of the next prompt token, or the next token itself.
+  // A row of logits that is wanted, and by whom: the log-probability of the next prompt token, or the next token
+  // itself.
   struct LogitWant {
     Sequence* sequence;
     std::int64_t position;
@@ -79,7 +80,7 @@ struct Engine::Impl {
   LatentCache cache;
   PagePool pool;
   sampler::Sampler sampler;
-  Buffer logits;  // [kLogitRows, vocab] floats
+  Buffer logits;                                     // [kLogitRows, vocab] floats
   std::vector<std::unique_ptr<Sequence>> sequences;  // in order of admission
   SequenceId next_id = 1;
   EngineStats stats;
@@ -108,13 +109,14 @@ Result<MemoryPlan> Engine::Plan(const Model& model, const EngineOptions& options
 Result<Engine> Engine::Create(const Model& model, const EngineOptions& options, Executor& executor) {
   const contract::ModelConfig& config = model.impl().config;
   MLA_ASSIGN_OR_RETURN(const engine::Sizes sizes, engine::Resolve(config, options, executor.workers()));
-  MLA_ASSIGN_OR_RETURN(auto transformer, layers::Transformer::Create(config, model.impl().weights, sizes.step,
-                                                                     sizes.options.kernels));
+  MLA_ASSIGN_OR_RETURN(auto transformer,
+                       layers::Transformer::Create(config, model.impl().weights, sizes.step, sizes.options.kernels));
   MLA_ASSIGN_OR_RETURN(LatentCache cache, LatentCache::Create(sizes.layout, sizes.options.cache_pages));
-  MLA_ASSIGN_OR_RETURN(Buffer logits,
-                       Buffer::Allocate(engine::kLogitRows * config.vocab_size * static_cast<std::int64_t>(sizeof(float)),
-                                        "logits"));
-  return Engine(std::make_unique<Impl>(model, executor, sizes, std::move(transformer), std::move(cache), std::move(logits)));
+  MLA_ASSIGN_OR_RETURN(
+      Buffer logits,
+      Buffer::Allocate(engine::kLogitRows * config.vocab_size * static_cast<std::int64_t>(sizeof(float)), "logits"));
+  return Engine(
+      std::make_unique<Impl>(model, executor, sizes, std::move(transformer), std::move(cache), std::move(logits)));
 }
 
 Sequence* Engine::Impl::Find(SequenceId id) {
@@ -135,8 +137,8 @@ Status Engine::Impl::Check(const Request& request) const {
   if (request.max_tokens < 0) return Error{fmt::format("max tokens: expected 0 or more, found {}", request.max_tokens)};
   const std::int64_t least_room = request.max_tokens > 0 ? 1 : 0;
   if (size + least_room > sizes.options.context) {
-    return Error{fmt::format("prompt: {} tokens and room for {} more don't fit the context of {} tokens", size, least_room,
-                             sizes.options.context)};
+    return Error{fmt::format("prompt: {} tokens and room for {} more don't fit the context of {} tokens", size,
+                             least_room, sizes.options.context)};
   }
   if (sizes.layout.PagesFor(size) > pool.pages()) {
     return Error{fmt::format("prompt: {} tokens need {} cache pages, and the cache has {}", size,
@@ -152,7 +154,8 @@ Status Engine::Impl::Check(const Request& request) const {
 std::int64_t Engine::Impl::ShareWith(const Sequence& donor, Sequence* sequence) {
   const std::int64_t most = std::min({donor.computed, sequence->size() - 1, donor.size()});
   std::int64_t common = 0;
-  while (common < most && donor.ids[static_cast<std::size_t>(common)] == sequence->ids[static_cast<std::size_t>(common)]) {
+  while (common < most &&
+         donor.ids[static_cast<std::size_t>(common)] == sequence->ids[static_cast<std::size_t>(common)]) {
     ++common;
   }
   const std::int64_t pages = common / sizes.layout.page_tokens;

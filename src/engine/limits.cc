@@ -1,9 +1,9 @@
 #include "engine/limits.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <limits>
+
+#include <fmt/format.h>
 
 #include "sampler/sampler.h"
 
@@ -39,7 +39,8 @@ Result<Sizes> Resolve(const contract::ModelConfig& config, const EngineOptions& 
   MLA_RETURN_IF_ERROR(InRange("cache pages", o.cache_pages, 1, kMostPages));
   std::int64_t bytes = 0;
   if (__builtin_mul_overflow(sizes.layout.bytes_per_token() * o.page_tokens, o.cache_pages, &bytes)) {
-    return Error{fmt::format("cache: {} pages of {} tokens are more bytes than fit in 63 bits", o.cache_pages, o.page_tokens)};
+    return Error{
+        fmt::format("cache: {} pages of {} tokens are more bytes than fit in 63 bits", o.cache_pages, o.page_tokens)};
   }
   // One prompt chunk, and a row for every other sequence, so that a long prompt never starves decoding.
   sizes.step.max_rows = o.prefill_chunk + o.max_sequences - 1;

@@ -19,12 +19,12 @@ struct FormRun {
 
 struct Sequence {
   SequenceId id = 0;
-  Request request;                     // its prompt moves to `ids`
-  std::vector<std::int32_t> ids;       // reserved to the context
+  Request request;                // its prompt moves to `ids`
+  std::vector<std::int32_t> ids;  // reserved to the context
   std::int64_t prompt_size = 0;
-  std::int64_t computed = 0;           // positions whose rows are in the cache
-  std::vector<std::int32_t> pages;     // of positions [0, computed) and of the step at hand; reserved
-  std::vector<FormRun> forms;          // by ascending begin, the first 0; the last holds to the end
+  std::int64_t computed = 0;        // positions whose rows are in the cache
+  std::vector<std::int32_t> pages;  // of positions [0, computed) and of the step at hand; reserved
+  std::vector<FormRun> forms;       // by ascending begin, the first 0; the last holds to the end
   std::vector<float> logprobs;
   std::vector<float> prompt_logprobs;
   FinishReason finish = FinishReason::kNone;
@@ -35,8 +35,9 @@ struct Sequence {
   std::int64_t FormEnd(std::int64_t position, std::int64_t end) const;
 };
 
-// The forms of a sequence admitted with `reused` positions of a donor, whose forms it keeps; the rest of the prompt and the output by
-// mode, the prompt's in auto by the cost of what is left to run. Rule 1 of docs/design.md: fixed here, for good.
+// The forms of a sequence admitted with `reused` positions of a donor, whose forms it keeps; the rest of the prompt and
+// the output by mode, the prompt's in auto by the cost of what is left to run. Rule 1 of docs/design.md: fixed here,
+// for good.
 std::vector<FormRun> AssignForms(Mode mode, const FormTable& table, const MlaDims& dims, std::int64_t prompt_size,
                                  std::int64_t chunk, const Sequence* donor, std::int64_t reused);
 

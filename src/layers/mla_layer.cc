@@ -5,8 +5,8 @@
 namespace mla::layers {
 namespace {
 
-// One row: norms the latent, rotates k_pe and every head's q_pe, stores the cache row. The rounded row is what attention
-// reads, for this token too.
+// One row: norms the latent, rotates k_pe and every head's q_pe, stores the cache row. The rounded row is what
+// attention reads, for this token too.
 void StoreRow(const MlaContext& context, const weights::Attention& a, const CacheLayerView& cache, const Batch& batch,
               std::int64_t row, float* kv_a, float* q) {
   const contract::ModelConfig& c = context.config;

@@ -21,7 +21,8 @@ struct MlaContext {
 };
 
 // In place on ws.x [rows, hidden].
-void RunMlaLayer(const MlaContext& context, const weights::Layer& layer, const CacheLayerView& cache, const Batch& batch);
+void RunMlaLayer(const MlaContext& context, const weights::Layer& layer, const CacheLayerView& cache,
+                 const Batch& batch);
 
 }  // namespace mla::layers
 

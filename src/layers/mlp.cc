@@ -13,7 +13,8 @@ void RunDense(const MlpContext& context, const weights::Mlp& mlp, std::int64_t r
   const Workspace& ws = context.ws;
   const std::int64_t hidden = context.config.hidden_size;
   const std::int64_t i = mlp.intermediate_size;
-  ops::Gemm(context.executor, context.kernels, ops::GemmProblem{ws.normed, hidden, ws.gate_up, 2 * i, rows, mlp.gate_up});
+  ops::Gemm(context.executor, context.kernels,
+            ops::GemmProblem{ws.normed, hidden, ws.gate_up, 2 * i, rows, mlp.gate_up});
   ParallelFor(context.executor, rows, [&](std::int64_t row, int /*worker*/) {
     float* gate = ws.gate_up + row * 2 * i;
     context.kernels.silu_mul(gate, gate + i, gate, i);
@@ -24,7 +25,8 @@ void RunDense(const MlpContext& context, const weights::Mlp& mlp, std::int64_t r
 }
 
 ops::RouterSpec SpecOf(const contract::MoeConfig& m) {
-  return {m.n_routed_experts, m.num_experts_per_tok, m.n_group, m.topk_group, m.norm_topk_prob, m.routed_scaling_factor};
+  return {m.n_routed_experts, m.num_experts_per_tok, m.n_group,
+          m.topk_group,       m.norm_topk_prob,      m.routed_scaling_factor};
 }
 
 // Chooses experts for every row, then sorts (token, slot) by expert, tokens in order within each.
@@ -66,8 +68,8 @@ void RunExperts(const MlpContext& context, const weights::Moe& moe, std::int64_t
     const std::int64_t count = ws.expert_begin[e + 1] - begin;
     if (count == 0) continue;
     ops::GemmProblem& p = ws.products[products++];
-    p = ops::GemmProblem{ws.normed, hidden,
-                         ws.gate_up + begin * 2 * i, 2 * i, count, moe.experts[static_cast<std::size_t>(e)].gate_up};
+    p = ops::GemmProblem{ws.normed, hidden, ws.gate_up + begin * 2 * i,
+                         2 * i,     count,  moe.experts[static_cast<std::size_t>(e)].gate_up};
     p.x_rows = ws.sorted_token + begin;
   }
   ops::Gemm(context.executor, context.kernels, std::span<const ops::GemmProblem>(ws.products, products));
@@ -81,8 +83,8 @@ void RunExperts(const MlpContext& context, const weights::Moe& moe, std::int64_t
     const std::int64_t count = ws.expert_begin[e + 1] - begin;
     if (count == 0) continue;
     ops::GemmProblem& p = ws.products[products++];
-    p = ops::GemmProblem{ws.gate_up + begin * 2 * i,
-                         2 * i, ws.slot_out, hidden, count, moe.experts[static_cast<std::size_t>(e)].down};
+    p = ops::GemmProblem{
+        ws.gate_up + begin * 2 * i, 2 * i, ws.slot_out, hidden, count, moe.experts[static_cast<std::size_t>(e)].down};
     p.y_rows = ws.sorted_slot + begin;
   }
   ops::Gemm(context.executor, context.kernels, std::span<const ops::GemmProblem>(ws.products, products));

@@ -25,25 +25,25 @@ struct Batch {
 };
 
 struct StepLimits {
-  std::int64_t max_rows = 0;        // of a batch
-  std::int64_t max_keys = 0;        // of a sequence
+  std::int64_t max_rows = 0;  // of a batch
+  std::int64_t max_keys = 0;  // of a sequence
   int workers = 1;
   std::int64_t expand_bytes = std::int64_t{64} << 20;
 };
 
 // Memory of a step, sized once. Letters as in weights/weights.h; T is max_rows, K experts a token.
 struct Workspace {
-  float* x = nullptr;          // [T, hidden] the residual stream
-  float* normed = nullptr;     // [T, hidden]
-  float* q_a_kv_a = nullptr;   // [T, Q + R + P], or [T, H (N+P) + R + P]
-  float* q = nullptr;          // [T, H (N+P)]
-  float* attended = nullptr;   // [T, H V]
-  float* gate_up = nullptr;    // [max(T * 2 I, T * K * 2 I_moe)]
-  float* slot_out = nullptr;   // [T * K, hidden]: one row for each (token, chosen expert)
-  float* router_logits = nullptr;   // [T, E]
-  float* router_scratch = nullptr;  // [RouteScratch] a worker
-  std::int32_t* expert = nullptr;   // [T, K] chosen, best first
-  float* expert_weight = nullptr;   // [T, K]
+  float* x = nullptr;                    // [T, hidden] the residual stream
+  float* normed = nullptr;               // [T, hidden]
+  float* q_a_kv_a = nullptr;             // [T, Q + R + P], or [T, H (N+P) + R + P]
+  float* q = nullptr;                    // [T, H (N+P)]
+  float* attended = nullptr;             // [T, H V]
+  float* gate_up = nullptr;              // [max(T * 2 I, T * K * 2 I_moe)]
+  float* slot_out = nullptr;             // [T * K, hidden]: one row for each (token, chosen expert)
+  float* router_logits = nullptr;        // [T, E]
+  float* router_scratch = nullptr;       // [RouteScratch] a worker
+  std::int32_t* expert = nullptr;        // [T, K] chosen, best first
+  float* expert_weight = nullptr;        // [T, K]
   std::int32_t* sorted_token = nullptr;  // [T * K] token of each (token, slot), grouped by expert
   std::int32_t* sorted_slot = nullptr;   // [T * K] token * K + slot
   std::int32_t* expert_begin = nullptr;  // [E + 1] where each expert's group begins

@@ -82,8 +82,9 @@ const float* Transformer::Forward(const Batch& batch, const LatentCache& cache, 
 }
 
 void Transformer::Logits(std::span<const std::int32_t> rows, float* logits, Executor& executor) const {
-  ops::GemmProblem p{ws_.normed, config_.hidden_size, logits, config_.vocab_size, static_cast<std::int64_t>(rows.size()),
-                     weights_.lm_head};
+  ops::GemmProblem p{
+      ws_.normed,      config_.hidden_size, logits, config_.vocab_size, static_cast<std::int64_t>(rows.size()),
+      weights_.lm_head};
   p.x_rows = rows.data();
   ops::Gemm(executor, kernels_, p);
 }

@@ -36,9 +36,9 @@ class Transformer {
   Transformer(const Transformer&) = delete;
   Transformer& operator=(const Transformer&) = delete;
 
-  // Runs the batch, writing each row's keys to its slot in every layer. Returns the rows after the final norm, [rows, hidden], valid
-  // until the next call. A row's bits depend on its sequence's tokens and forms alone (MlaAttention::Run). Allocates
-  // nothing.
+  // Runs the batch, writing each row's keys to its slot in every layer. Returns the rows after the final norm, [rows,
+  // hidden], valid until the next call. A row's bits depend on its sequence's tokens and forms alone
+  // (MlaAttention::Run). Allocates nothing.
   const float* Forward(const Batch& batch, const LatentCache& cache, Executor& executor);
 
   // logits [rows.size(), vocab] of those rows of the last Forward.

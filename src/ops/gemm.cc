@@ -29,9 +29,9 @@ struct Cut {
   std::int64_t Tasks(const GemmProblem& p) const { return PanelTasks(p) * RowTasks(p); }
 };
 
-constexpr std::int64_t kTasksPerWorker = 4;   // slack for workers that start late
-constexpr std::int64_t kPanelGroup = 8;       // a multiple of every kernel's panel group
-constexpr std::int64_t kRowBlock = 96;        // a multiple of every kernel's row block
+constexpr std::int64_t kTasksPerWorker = 4;  // slack for workers that start late
+constexpr std::int64_t kPanelGroup = 8;      // a multiple of every kernel's panel group
+constexpr std::int64_t kRowBlock = 96;       // a multiple of every kernel's row block
 
 Cut ChooseCut(std::span<const GemmProblem> problems, int workers) {
   std::int64_t panels = 0;

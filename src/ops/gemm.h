@@ -19,7 +19,7 @@ const OpKernels& KernelsFor(Isa isa);
 struct GemmProblem {
   const float* x = nullptr;  // [m, k]
   std::int64_t ldx = 0;
-  float* y = nullptr;        // [m, n]
+  float* y = nullptr;  // [m, n]
   std::int64_t ldy = 0;
   std::int64_t m = 0;
   PackedMatrix w;

@@ -7,10 +7,10 @@
 
 namespace mla::ops {
 
-// A block of y [m, n] (+)= x [m, k] W^T, W packed (ops/packed.h). Row r of x is at x + (x_rows ? x_rows[r] : r) * ldx, of y
-// at y + (y_rows ? y_rows[r] : r) * ldy. Strides in elements.
+// A block of y [m, n] (+)= x [m, k] W^T, W packed (ops/packed.h). Row r of x is at x + (x_rows ? x_rows[r] : r) * ldx,
+// of y at y + (y_rows ? y_rows[r] : r) * ldy. Strides in elements.
 struct GemmBlock {
-  const float* x;         // [m, k]
+  const float* x;  // [m, k]
   int64_t ldx;
   const int32_t* x_rows;  // [m] or null
   float* y;               // [m, n]
@@ -19,11 +19,11 @@ struct GemmBlock {
   const void* panels;     // the matrix's first panel
   int64_t n;
   int64_t k;
-  int64_t row_begin;      // rows [row_begin, row_end)
+  int64_t row_begin;  // rows [row_begin, row_end)
   int64_t row_end;
-  int64_t panel_begin;    // panels [panel_begin, panel_end)
+  int64_t panel_begin;  // panels [panel_begin, panel_end)
   int64_t panel_end;
-  bool add;               // y += instead of y =: one rounding, after the whole sum over k
+  bool add;  // y += instead of y =: one rounding, after the whole sum over k
 };
 
 // Every output is one fp32 accumulator over k in ascending order, by the same instruction for every m: bits of a row

@@ -122,7 +122,8 @@ void RmsNorm(const float* x, const float* weight, float eps, float* y, int64_t n
 }
 
 MLA_INLINE V16 Silu(V16 x) {
-  // The clamp keeps e^-x finite; past -88 |silu| is below 1e-36 and counts as 0 (x over the clamped e would grow again).
+  // The clamp keeps e^-x finite; past -88 |silu| is below 1e-36 and counts as 0 (x over the clamped e would grow
+  // again).
   const V16 e = Exp(Min(Set1(88.0F), Sub(Zero(), x)));
   return ZeroWhereLess(x, Set1(-88.0F), Div(x, Add(Set1(1.0F), e)));
 }

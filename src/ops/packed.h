@@ -41,8 +41,8 @@ struct PackedMatrix {
   std::int64_t bytes() const { return PackedBytes(format, n, k); }
 };
 
-// Where elements of W [n, k] lie: element (i, j) at data + (i * row_stride + j * column_stride) * width; the data may be unaligned. Strides are in
-// elements; a transposed view is a swap of the two.
+// Where elements of W [n, k] lie: element (i, j) at data + (i * row_stride + j * column_stride) * width; the data may
+// be unaligned. Strides are in elements; a transposed view is a swap of the two.
 struct MatrixSource {
   DType dtype = DType::kF32;
   const std::byte* data = nullptr;
@@ -51,9 +51,9 @@ struct MatrixSource {
 };
 
 // Writes source rows [0, rows) to rows [first_row, first_row + rows) of `out`, touching panels [panel_begin, panel_end)
-// alone, so that workers can share a matrix and two sources can be stacked in one ([q_a; kv_a_proj_with_mqa]). What lies
-// past the rows written is left as it is: `out` starts zeroed. F32 and F16 to BF16 round to nearest even; the rest is
-// exact.
+// alone, so that workers can share a matrix and two sources can be stacked in one ([q_a; kv_a_proj_with_mqa]). What
+// lies past the rows written is left as it is: `out` starts zeroed. F32 and F16 to BF16 round to nearest even; the rest
+// is exact.
 void PackPanels(const MatrixSource& source, std::int64_t first_row, std::int64_t rows, const PackedMatrix& out,
                 std::int64_t panel_begin, std::int64_t panel_end);
 

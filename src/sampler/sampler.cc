@@ -1,18 +1,18 @@
 #include "sampler/sampler.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 
+#include <fmt/format.h>
+
 namespace mla::sampler {
 
 double CounterUniform(std::uint64_t seed, std::uint64_t sample, std::uint64_t position) {
-  std::array<std::uint32_t, 4> counter = {
-      static_cast<std::uint32_t>(position), static_cast<std::uint32_t>(position >> 32),
-      static_cast<std::uint32_t>(sample), static_cast<std::uint32_t>(sample >> 32)};
+  std::array<std::uint32_t, 4> counter = {static_cast<std::uint32_t>(position),
+                                          static_cast<std::uint32_t>(position >> 32),
+                                          static_cast<std::uint32_t>(sample), static_cast<std::uint32_t>(sample >> 32)};
   std::array<std::uint32_t, 2> key = {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)};
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t a = std::uint64_t{0xD2511F53} * counter[0];
@@ -31,10 +31,13 @@ Status Validate(const SamplingParams& p) {
     return Error{fmt::format("temperature: expected a number from 0 to 100, found {}", p.temperature)};
   }
   if (p.top_k < 0) return Error{fmt::format("top-k: expected 0 (off) or more, found {}", p.top_k)};
-  if (!(p.top_p > 0 && p.top_p <= 1)) return Error{fmt::format("top-p: expected a number above 0 and up to 1, found {}", p.top_p)};
-  if (!(p.min_p >= 0 && p.min_p <= 1)) return Error{fmt::format("min-p: expected a number from 0 to 1, found {}", p.min_p)};
+  if (!(p.top_p > 0 && p.top_p <= 1))
+    return Error{fmt::format("top-p: expected a number above 0 and up to 1, found {}", p.top_p)};
+  if (!(p.min_p >= 0 && p.min_p <= 1))
+    return Error{fmt::format("min-p: expected a number from 0 to 1, found {}", p.min_p)};
   if (!(p.repetition_penalty > 0 && p.repetition_penalty <= 100)) {
-    return Error{fmt::format("repetition penalty: expected a number above 0 and up to 100, found {}", p.repetition_penalty)};
+    return Error{
+        fmt::format("repetition penalty: expected a number above 0 and up to 100, found {}", p.repetition_penalty)};
   }
   return {};
 }
@@ -67,8 +70,8 @@ void Sampler::Penalise(double penalty, std::span<const std::int32_t> seen) {
   for (const std::int32_t id : seen) seen_[static_cast<std::size_t>(id)] = 0;
 }
 
-// Moves the candidates that survive to the front, with their weights (likelihoods relative to the likeliest). Returns how
-// many. Sorting a whole vocabulary costs 10 ms at 129,280 ids; a heap sorts as many as top-p needs.
+// Moves the candidates that survive to the front, with their weights (likelihoods relative to the likeliest). Returns
+// how many. Sorting a whole vocabulary costs 10 ms at 129,280 ids; a heap sorts as many as top-p needs.
 std::size_t Sampler::Keep(const SamplingParams& params) {
   const auto worse = [](const Candidate& a, const Candidate& b) {
     return a.logit < b.logit || (a.logit == b.logit && a.id > b.id);
@@ -131,9 +134,9 @@ std::int32_t Sampler::Choose(const SamplingParams& params, std::span<const float
   }
   Penalise(params.repetition_penalty, seen);
   if (params.temperature == 0) {
-    return std::max_element(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
-             return a.logit < b.logit;
-           })->id;
+    return std::max_element(candidates_.begin(), candidates_.end(),
+                            [](const Candidate& a, const Candidate& b) { return a.logit < b.logit; })
+        ->id;
   }
   const std::size_t kept = Keep(params);
   double total = 0;

@@ -12,7 +12,8 @@
 
 namespace mla::sampler {
 
-// Uniform in [0, 1), 53 bits, from Philox 4x32-10 (Salmon et al., SC 2011) with key `seed` and counter (position, sample).
+// Uniform in [0, 1), 53 bits, from Philox 4x32-10 (Salmon et al., SC 2011) with key `seed` and counter (position,
+// sample).
 double CounterUniform(std::uint64_t seed, std::uint64_t sample, std::uint64_t position);
 
 // Fails, naming the parameter, where a value is out of its range (mla/sampling.h).

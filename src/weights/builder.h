@@ -1,5 +1,5 @@
-// Lays the weights out, and fills them where there is a checkpoint. One code path plans and loads, so that planned bytes
-// are allocated bytes.
+// Lays the weights out, and fills them where there is a checkpoint. One code path plans and loads, so that planned
+// bytes are allocated bytes.
 #ifndef MLA_WEIGHTS_BUILDER_H_
 #define MLA_WEIGHTS_BUILDER_H_
 
@@ -23,7 +23,8 @@ class Builder {
   // Counts bytes; everything handed out is null.
   explicit Builder(WeightDType keep) : keep_(keep) {}
   // Fills `arena`, which is as large as a counting builder said.
-  Builder(WeightDType keep, Buffer& arena, const io::Checkpoint& checkpoint, Executor& executor, const Progress& progress);
+  Builder(WeightDType keep, Buffer& arena, const io::Checkpoint& checkpoint, Executor& executor,
+          const Progress& progress);
 
   // A 1-d tensor, widened to floats.
   const float* Vector(const std::string& name, std::int64_t n);

@@ -1,9 +1,9 @@
 #include "weights/weights.h"
 
-#include <fmt/format.h>
-
 #include <cstring>
 #include <string>
+
+#include <fmt/format.h>
 
 #include "weights/builder.h"
 
@@ -13,7 +13,8 @@ namespace {
 Mlp BuildMlp(Builder& b, const std::string& prefix, std::int64_t hidden, std::int64_t intermediate) {
   Mlp mlp;
   mlp.intermediate_size = intermediate;
-  mlp.gate_up = b.Matrix({{prefix + "gate_proj.weight", intermediate}, {prefix + "up_proj.weight", intermediate}}, hidden);
+  mlp.gate_up =
+      b.Matrix({{prefix + "gate_proj.weight", intermediate}, {prefix + "up_proj.weight", intermediate}}, hidden);
   mlp.down = b.Matrix({{prefix + "down_proj.weight", hidden}}, intermediate);
   return mlp;
 }
@@ -24,8 +25,7 @@ Moe BuildMoe(Builder& b, const contract::ModelConfig& c, const std::string& pref
   moe.router = b.Matrix({{prefix + "gate.weight", m.n_routed_experts}}, c.hidden_size, ops::PackedFormat::kF32);
   moe.bias = b.Vector(prefix + "gate.e_score_correction_bias", m.n_routed_experts);
   for (std::int64_t e = 0; e < m.n_routed_experts; ++e) {
-    moe.experts.push_back(
-        BuildMlp(b, fmt::format("{}experts.{}.", prefix, e), c.hidden_size, m.moe_intermediate_size));
+    moe.experts.push_back(BuildMlp(b, fmt::format("{}experts.{}.", prefix, e), c.hidden_size, m.moe_intermediate_size));
   }
   if (m.n_shared_experts > 0) {
     moe.shared = BuildMlp(b, prefix + "shared_experts.", c.hidden_size, m.moe_intermediate_size * m.n_shared_experts);

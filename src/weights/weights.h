@@ -26,10 +26,10 @@ struct Mlp {
 };
 
 struct Moe {
-  ops::PackedMatrix router;   // [E, hidden], always fp32: a rounded router picks other experts
+  ops::PackedMatrix router;     // [E, hidden], always fp32: a rounded router picks other experts
   const float* bias = nullptr;  // [E] e_score_correction_bias
-  std::vector<Mlp> experts;   // E
-  std::optional<Mlp> shared;  // n_shared_experts as one MLP
+  std::vector<Mlp> experts;     // E
+  std::optional<Mlp> shared;    // n_shared_experts as one MLP
 };
 
 struct Attention {
@@ -66,7 +66,7 @@ struct Mtp {
   const float* hnorm = nullptr;  // [hidden], of the hidden state
   ops::PackedMatrix eh_proj;     // [hidden, 2 hidden]: embedding first, then hidden state
   Layer layer;
-  const float* norm = nullptr;   // [hidden], shared_head.norm
+  const float* norm = nullptr;            // [hidden], shared_head.norm
   std::optional<Embedding> embed;         // empty: the main one serves
   std::optional<ops::PackedMatrix> head;  // empty: the main one serves
 };
@@ -77,7 +77,7 @@ struct ModelWeights {
   const float* norm = nullptr;  // [hidden]
   ops::PackedMatrix lm_head;    // [vocab, hidden]
   std::vector<Mtp> mtp;
-  Buffer arena;                 // holds everything but kv_b
+  Buffer arena;  // holds everything but kv_b
 
   // Allocated, kv_b included. Equals PlannedBytes.
   std::int64_t bytes() const;
