@@ -1,0 +1,200 @@
+#include "cli/inspect_report.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/output.h"
+
+namespace mla::cli {
+namespace {
+
+const char* LayoutName(RopeLayout layout) {
+  switch (layout) {
+    case RopeLayout::kNone: return "none";
+    case RopeLayout::kInterleaved: return "interleaved";
+    case RopeLayout::kHalfSplit: return "half-split";
+  }
+  return "?";
+}
+
+const char* ScalingName(RopeScaling scaling) { return scaling == RopeScaling::kYarn ? "yarn" : "none"; }
+
+// 6,316,544
+std::string Grouped(std::int64_t n) {
+  std::string digits = std::to_string(n);
+  for (std::int64_t at = static_cast<std::int64_t>(digits.size()) - 3; at > 0; at -= 3) {
+    digits.insert(static_cast<std::size_t>(at), ",");
+  }
+  return digits;
+}
+
+std::string BytesLine(std::int64_t bytes) { return fmt::format("{} bytes ({})", Grouped(bytes), HumanBytes(bytes)); }
+
+std::int64_t MoeLayers(const contract::ModelConfig& c) {
+  std::int64_t count = 0;
+  for (std::int64_t i = 0; i < c.num_hidden_layers; ++i) count += c.IsMoeLayer(i) ? 1 : 0;
+  return count;
+}
+
+class Table {
+ public:
+  void Add(std::string_view name, std::string_view value) { text_ += fmt::format("{:<22} {}\n", name, value); }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+void AddDims(const contract::ModelConfig& c, Table* t) {
+  t->Add("family", c.model_type);
+  t->Add("hidden / layers", fmt::format("{} / {}", c.hidden_size, c.num_hidden_layers));
+  t->Add("attention", fmt::format("{} heads; q_lora_rank {}, kv_lora_rank {}; nope {}, rope {}, v {}",
+                                  c.num_attention_heads, c.q_lora_rank ? std::to_string(*c.q_lora_rank) : "none",
+                                  c.kv_lora_rank, c.qk_nope_head_dim, c.qk_rope_head_dim, c.v_head_dim));
+  t->Add("vocabulary", fmt::format("{}{}", c.vocab_size, c.tie_word_embeddings ? ", tied embeddings" : ""));
+  t->Add("positions", std::to_string(c.max_position_embeddings));
+  t->Add("norm eps", fmt::format("{} of layers, {} of latents", c.rms_norm_eps, c.latent_norm_eps));
+}
+
+void AddRope(const InspectReport& r, Table* t) {
+  const RopeSpec& rope = r.config.rope;
+  std::string text =
+      fmt::format("{}, theta {}, scaling {}", LayoutName(rope.layout), rope.theta, ScalingName(rope.scaling));
+  if (rope.scaling == RopeScaling::kYarn) {
+    text += fmt::format(" (factor {}, original {}, beta {} to {}, mscale {}, mscale_all_dim {})", rope.factor,
+                        rope.original_max_position_embeddings, rope.beta_fast, rope.beta_slow, rope.mscale,
+                        rope.mscale_all_dim);
+  }
+  t->Add("rope", text);
+  t->Add("softmax scale", fmt::format("{:.5g} = {}", r.softmax_scale, r.softmax_formula));
+  t->Add("cos/sin scale", fmt::format("{:.5g} = {}", r.cos_sin_scale, r.cos_sin_formula));
+}
+
+void AddFeedForward(const contract::ModelConfig& c, Table* t) {
+  if (!c.moe) {
+    t->Add("feed-forward", fmt::format("dense, {}", c.intermediate_size));
+    return;
+  }
+  const contract::MoeConfig& m = *c.moe;
+  t->Add("feed-forward", fmt::format("{} dense layers of {}, {} with experts of {}", c.num_hidden_layers - MoeLayers(c),
+                                     c.intermediate_size, MoeLayers(c), m.moe_intermediate_size));
+  t->Add("routing",
+         fmt::format("{} experts, {} a token, {} shared; sigmoid, noaux_tc; best {} of {} groups; weights {}, "
+                     "times {}",
+                     m.n_routed_experts, m.num_experts_per_tok, m.n_shared_experts, m.topk_group, m.n_group,
+                     m.norm_topk_prob ? "normalised" : "as scored", m.routed_scaling_factor));
+}
+
+void AddTensors(const InspectReport::Tensors& tensors, Table* t) {
+  t->Add("checkpoint", fmt::format("{} tensors, {}", tensors.count, BytesLine(tensors.file_bytes)));
+  if (tensors.report.ok()) {
+    t->Add("tensor contract", "every tensor is as the config says");
+    return;
+  }
+  t->Add("tensor contract", fmt::format("{} missing, {} mismatched, {} unexpected", tensors.report.missing.size(),
+                                        tensors.report.mismatched.size(), tensors.report.extra.size()));
+  for (const std::string& line : tensors.report.missing) t->Add("  missing", line);
+  for (const std::string& line : tensors.report.mismatched) t->Add("  mismatched", line);
+  for (const std::string& line : tensors.report.extra) t->Add("  unexpected", line);
+}
+
+nlohmann::ordered_json RopeJson(const InspectReport& r) {
+  const RopeSpec& rope = r.config.rope;
+  nlohmann::ordered_json j = {
+      {"layout", LayoutName(rope.layout)}, {"theta", rope.theta}, {"scaling", ScalingName(rope.scaling)}};
+  if (rope.scaling == RopeScaling::kYarn) {
+    j["factor"] = rope.factor;
+    j["original_max_position_embeddings"] = rope.original_max_position_embeddings;
+    j["beta_fast"] = rope.beta_fast;
+    j["beta_slow"] = rope.beta_slow;
+    j["mscale"] = rope.mscale;
+    j["mscale_all_dim"] = rope.mscale_all_dim;
+  }
+  return j;
+}
+
+nlohmann::ordered_json DimsJson(const contract::ModelConfig& c) {
+  nlohmann::ordered_json j = {{"hidden_size", c.hidden_size},
+                              {"num_hidden_layers", c.num_hidden_layers},
+                              {"num_attention_heads", c.num_attention_heads},
+                              {"q_lora_rank", nullptr},
+                              {"kv_lora_rank", c.kv_lora_rank},
+                              {"qk_nope_head_dim", c.qk_nope_head_dim},
+                              {"qk_rope_head_dim", c.qk_rope_head_dim},
+                              {"v_head_dim", c.v_head_dim},
+                              {"intermediate_size", c.intermediate_size},
+                              {"vocab_size", c.vocab_size},
+                              {"max_position_embeddings", c.max_position_embeddings},
+                              {"num_nextn_predict_layers", c.num_nextn_predict_layers},
+                              {"rms_norm_eps", c.rms_norm_eps},
+                              {"latent_norm_eps", c.latent_norm_eps},
+                              {"tie_word_embeddings", c.tie_word_embeddings}};
+  if (c.q_lora_rank) j["q_lora_rank"] = *c.q_lora_rank;
+  return j;
+}
+
+nlohmann::ordered_json RoutingJson(const contract::ModelConfig& c) {
+  if (!c.moe) return nullptr;
+  const contract::MoeConfig& m = *c.moe;
+  return {{"scoring_func", "sigmoid"},
+          {"topk_method", "noaux_tc"},
+          {"n_routed_experts", m.n_routed_experts},
+          {"num_experts_per_tok", m.num_experts_per_tok},
+          {"n_shared_experts", m.n_shared_experts},
+          {"moe_intermediate_size", m.moe_intermediate_size},
+          {"n_group", m.n_group},
+          {"topk_group", m.topk_group},
+          {"norm_topk_prob", m.norm_topk_prob},
+          {"routed_scaling_factor", m.routed_scaling_factor},
+          {"moe_layers", MoeLayers(c)}};
+}
+
+}  // namespace
+
+std::string InspectText(const InspectReport& r) {
+  Table t;
+  AddDims(r.config, &t);
+  AddRope(r, &t);
+  AddFeedForward(r.config, &t);
+  t.Add("parameters",
+        fmt::format("{}, {} active per token", Grouped(r.parameters.total), Grouped(r.parameters.active)));
+  if (r.config.num_nextn_predict_layers > 0) {
+    t.Add("MTP layers",
+          fmt::format("{}, {} parameters more", r.config.num_nextn_predict_layers, Grouped(r.parameters.mtp)));
+  }
+  t.Add("weights, bf16", BytesLine(r.weight_bytes_bf16));
+  t.Add("weights, f32", BytesLine(r.weight_bytes_f32));
+  t.Add("cache a token, bf16",
+        fmt::format("{} bytes; MHA with the same heads: {} ({:.1f} times)", Grouped(r.cache_bytes_bf16),
+                    Grouped(r.mha_cache_bytes_bf16),
+                    static_cast<double>(r.mha_cache_bytes_bf16) / static_cast<double>(r.cache_bytes_bf16)));
+  t.Add("cache a token, f32", fmt::format("{} bytes", Grouped(r.cache_bytes_f32)));
+  if (r.tensors) AddTensors(*r.tensors, &t);
+  return t.text();
+}
+
+std::string InspectJson(const InspectReport& r) {
+  nlohmann::ordered_json j;
+  j["model_type"] = r.config.model_type;
+  j["dims"] = DimsJson(r.config);
+  j["rope"] = RopeJson(r);
+  j["softmax_scale"] = {{"value", r.softmax_scale}, {"formula", r.softmax_formula}};
+  j["cos_sin_scale"] = {{"value", r.cos_sin_scale}, {"formula", r.cos_sin_formula}};
+  j["routing"] = RoutingJson(r.config);
+  j["parameters"] = {{"total", r.parameters.total}, {"active", r.parameters.active}, {"mtp", r.parameters.mtp}};
+  j["weight_bytes"] = {{"bf16", r.weight_bytes_bf16}, {"f32", r.weight_bytes_f32}};
+  j["cache_bytes_per_token"] = {
+      {"bf16", r.cache_bytes_bf16}, {"f32", r.cache_bytes_f32}, {"mha_same_heads_bf16", r.mha_cache_bytes_bf16}};
+  j["tensors"] = nullptr;
+  if (r.tensors) {
+    j["tensors"] = {{"count", r.tensors->count},
+                    {"file_bytes", r.tensors->file_bytes},
+                    {"ok", r.tensors->report.ok()},
+                    {"missing", r.tensors->report.missing},
+                    {"mismatched", r.tensors->report.mismatched},
+                    {"unexpected", r.tensors->report.extra}};
+  }
+  return j.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace mla::cli
