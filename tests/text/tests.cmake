@@ -1,2 +1,11 @@
 add_executable(text_encode_tool ${CMAKE_CURRENT_SOURCE_DIR}/text/encode_main.cc)
 target_link_libraries(text_encode_tool PRIVATE mla_all)
+
+mla_test(text utf8)
+mla_test(text bpe)
+mla_test(text added_tokens)
+mla_test(text pattern)
+mla_test(text tokenizer)
+mla_test(text tokenizer_file)
+mla_test(text stream_decoder LABELS threads)
+mla_test(text vectors)
