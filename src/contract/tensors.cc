@@ -194,6 +194,18 @@ std::string List(const std::vector<std::string>& faults, std::string_view kind) 
   return text;
 }
 
+// Published derivatives often leave out the layers for multi-token prediction and keep the config that promises them.
+bool OnlyMtpIsMissing(const ModelConfig& config, const TensorReport& report) {
+  if (config.num_nextn_predict_layers == 0 || report.missing.empty()) return false;
+  std::size_t required = 0;
+  for (std::int64_t j = 0; j < config.num_nextn_predict_layers; ++j) {
+    for (const TensorSpec& spec : LayerTensors(config, config.num_hidden_layers + j)) required += spec.required ? 1 : 0;
+  }
+  // Missing ones are listed in the model's order, these layers last.
+  return report.missing.size() == required &&
+         report.missing.front().starts_with(fmt::format("model.layers.{}.", config.num_hidden_layers));
+}
+
 }  // namespace
 
 void CheckTotals(Fields* fields, const ModelConfig& config) {
@@ -264,6 +276,12 @@ Status RequireTensors(const ModelConfig& config, const io::Checkpoint& checkpoin
   if (!report.mismatched.empty()) parts.push_back(List(report.mismatched, "of another shape or type"));
   if (!report.extra.empty()) parts.push_back(List(report.extra, "that the config does not know"));
   if (parts.empty()) return {};
+  if (OnlyMtpIsMissing(config, report)) {
+    parts.push_back(
+        fmt::format("these are all of its multi-token-prediction layers (num_nextn_predict_layers: expected 0 "
+                    "for a checkpoint without them, found {})",
+                    config.num_nextn_predict_layers));
+  }
   return Error{fmt::format("the checkpoint's tensors do not fit its config: {}", fmt::join(parts, "; "))};
 }
 

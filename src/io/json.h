@@ -18,6 +18,14 @@ class JsonValue {
   enum class Kind : std::uint8_t { kNull, kBool, kInt, kDouble, kString, kArray, kObject };
   using Member = std::pair<std::string, JsonValue>;
 
+  // Out of line: where they are implicit, clang asks for them before Member is complete.
+  JsonValue();
+  JsonValue(const JsonValue&);
+  JsonValue(JsonValue&&) noexcept;
+  JsonValue& operator=(const JsonValue&);
+  JsonValue& operator=(JsonValue&&) noexcept;
+  ~JsonValue();
+
   Kind kind = Kind::kNull;
   bool boolean = false;
   std::int64_t integer = 0;      // kInt: a whole number written without '.' or exponent that fits

@@ -256,6 +256,13 @@ TEST(Tensors, MtpLayersAreRequiredButForWhatTheMainModelServes) {
   const Status missing = RequireTensors(with, bare);
   ASSERT_FALSE(missing.ok());
   EXPECT_NE(missing.error().message.find("model.layers.3.eh_proj.weight: expected [64, 128]"), std::string::npos);
+  EXPECT_NE(missing.error().message.find("num_nextn_predict_layers: expected 0 for a checkpoint without them, found 1"),
+            std::string::npos);
+  std::erase_if(specs, [](const auto& spec) { return spec.name == "model.layers.3.enorm.weight"; });
+  WriteZeros(dir.File("partly.safetensors"), specs);
+  const Status partly = RequireTensors(with, *io::Checkpoint::Open(dir.File("partly.safetensors")));
+  ASSERT_FALSE(partly.ok());
+  EXPECT_EQ(partly.error().message.find("num_nextn_predict_layers"), std::string::npos);
   // And a checkpoint may not hold more layers than its config says.
   const Status extra = RequireTensors(without, *io::Checkpoint::Open(dir.File("with.safetensors")));
   ASSERT_FALSE(extra.ok());
