@@ -47,7 +47,7 @@ float SoftmaxRow(float* scores, int64_t visible, float* max, float* sum) {
   V16 largest = s[0];
   for (int c = 1; c < kTileVectors; ++c) largest = Max(largest, s[c]);
   const float tile_max = ReduceMax(largest);
-  const float new_max = *max > tile_max ? *max : tile_max;  // a NaN score stays visible
+  const float new_max = *max > tile_max ? *max : tile_max;
   float correction[kLanes];
   Store(correction, Exp(Set1(*max - new_max)));
   const V16 shift = Set1(new_max);
@@ -58,7 +58,8 @@ float SoftmaxRow(float* scores, int64_t visible, float* max, float* sum) {
     total = Add(total, p);
   }
   *sum = *sum * correction[0] + ReduceAdd(total);
-  *max = new_max;
+  // A maximum drops a NaN: without this, a row that sees nothing but NaN would pass for an empty one.
+  *max = *sum == *sum ? new_max : *sum;
   return correction[0];
 }
 
