@@ -1,0 +1,400 @@
+#include "attention/harness.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+#include <gtest/gtest.h>
+
+#include "base/cpu_info.h"
+
+namespace mla::testing {
+namespace {
+
+constexpr float kSentinel = -12345.0F;
+
+}  // namespace
+
+float RoundToBf16(float value) {
+  if (value == 0 || !std::isfinite(value)) return value;
+  int exponent = 0;
+  const double mantissa = std::frexp(static_cast<double>(value), &exponent);
+  return static_cast<float>(std::ldexp(std::nearbyint(std::ldexp(mantissa, 8)), exponent - 8));
+}
+
+double TestWeights::Stored(std::int64_t row, std::int64_t column) const {
+  const float value = raw[static_cast<std::size_t>(row * dims.kv_lora_rank + column)];
+  return keep == WeightDType::kBF16 ? RoundToBf16(value) : value;
+}
+
+MlaAttention::Options OptionsFor(const MlaDims& dims, std::int64_t max_rows, std::int64_t max_keys) {
+  MlaAttention::Options options;
+  options.dims = dims;
+  options.softmax_scale = 0.3;
+  options.max_rows = max_rows;
+  options.max_keys = max_keys;
+  return options;
+}
+
+std::vector<float> RandomFloats(std::int64_t count, std::mt19937_64& rng) {
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (float& value : values) value = static_cast<float>(rng() >> 40) * 0x1p-23F - 1.0F;
+  return values;
+}
+
+TestWeights RandomWeights(const MlaDims& dims, WeightDType keep, std::mt19937_64& rng) {
+  const std::int64_t rows = dims.num_attention_heads * (dims.qk_nope_head_dim + dims.v_head_dim);
+  return {dims, keep, RandomFloats(rows * dims.kv_lora_rank, rng)};
+}
+
+TestSequence RandomSequence(const MlaDims& dims, std::int64_t rows, std::int64_t keys, Form form,
+                            std::mt19937_64& rng) {
+  TestSequence s;
+  s.rows = rows;
+  s.keys = keys;
+  s.form = form;
+  s.latent = RandomFloats(keys * dims.kv_lora_rank, rng);
+  s.rope = RandomFloats(keys * dims.qk_rope_head_dim, rng);
+  s.q = RandomFloats(rows * dims.num_attention_heads * (dims.qk_nope_head_dim + dims.qk_rope_head_dim), rng);
+  return s;
+}
+
+std::vector<std::string> KernelTables() {
+  std::vector<std::string> names;
+  const CpuInfo cpu = DetectCpu();
+  for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
+    if (cpu.Has(isa)) names.emplace_back(IsaName(isa));
+  }
+  return names;
+}
+
+namespace {
+
+// The cache of a run and the sequences' page tables.
+struct Paged {
+  LatentCache cache;
+  std::vector<std::vector<std::int32_t>> tables;
+};
+
+Paged MakePaged(const MlaDims& dims, std::span<const TestSequence> sequences, const TestPaging& paging) {
+  const CacheLayout layout =
+      MakeLatentLayout(dims.kv_lora_rank, dims.qk_rope_head_dim, 1, paging.dtype, paging.page_tokens);
+  std::int64_t needed = 0;
+  for (const TestSequence& s : sequences) needed += layout.PagesFor(s.keys);
+  const std::int64_t pages = needed + 3;
+  Result<LatentCache> cache = LatentCache::Create(layout, pages);
+  EXPECT_TRUE(cache.ok());
+  // All bits set is NaN in both dtypes.
+  std::memset(cache->Layer(0).data, 0xff, static_cast<std::size_t>(layout.StorageBytes(pages)));
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(pages));
+  std::iota(ids.begin(), ids.end(), 0);
+  if (paging.shuffle != 0) {
+    std::mt19937_64 rng(paging.shuffle);
+    std::shuffle(ids.begin(), ids.end(), rng);
+  }
+  Paged paged{std::move(cache).value(), {}};
+  auto next = ids.begin();
+  for (const TestSequence& s : sequences) {
+    const auto count = layout.PagesFor(s.keys);
+    std::vector<std::int32_t> table(next, next + count);
+    next += count;
+    table.resize(table.size() + 4, std::numeric_limits<std::int32_t>::max());
+    paged.tables.push_back(std::move(table));
+  }
+  return paged;
+}
+
+void WritePositions(const MlaDims& dims, const Paged& paged, std::size_t sequence, const TestSequence& s,
+                    std::int64_t begin, std::int64_t end) {
+  const CacheLayerView view = paged.cache.Layer(0);
+  for (std::int64_t p = begin; p < end; ++p) {
+    const std::int64_t page = paged.tables[sequence][static_cast<std::size_t>(p / view.page_tokens)];
+    WriteCacheRow(view, page * view.page_tokens + p % view.page_tokens, s.latent.data() + p * dims.kv_lora_rank,
+                  s.rope.data() + p * dims.qk_rope_head_dim);
+  }
+}
+
+// One call: rows [begin, begin + chunk) of every sequence that has them, a row of nobody's before each sequence.
+struct Call {
+  std::vector<AttentionSequence> sequences;
+  std::vector<std::int64_t> begins;
+  std::vector<float> q;
+  std::int64_t rows = 0;
+};
+
+Call MakeCall(const MlaDims& dims, const Paged& paged, std::span<const TestSequence> sequences, std::int64_t begin,
+              std::int64_t chunk) {
+  const std::int64_t width = dims.num_attention_heads * (dims.qk_nope_head_dim + dims.qk_rope_head_dim);
+  Call call;
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    const TestSequence& s = sequences[i];
+    const std::int64_t count = std::clamp<std::int64_t>(s.rows - begin, 0, chunk);
+    call.q.insert(call.q.end(), static_cast<std::size_t>(width), std::numeric_limits<float>::quiet_NaN());
+    ++call.rows;
+    AttentionSequence out;
+    out.pages = paged.tables[i];
+    out.first_row = call.rows;
+    out.rows = count;
+    out.keys = s.keys - s.rows + std::min(s.rows, begin + chunk);
+    out.form = s.form;
+    call.sequences.push_back(out);
+    const auto from = s.q.begin() + std::min(s.rows, begin) * width;
+    call.q.insert(call.q.end(), from, from + count * width);
+    call.rows += count;
+  }
+  return call;
+}
+
+// Takes the rows of a call's results to the sequences, and checks that nobody's rows are as they were.
+void Collect(const Call& call, const std::vector<float>& values, std::int64_t width,
+             std::vector<std::vector<float>>* to) {
+  std::int64_t expected_next = 0;
+  for (std::size_t i = 0; i < call.sequences.size(); ++i) {
+    const AttentionSequence& s = call.sequences[i];
+    for (std::int64_t at = expected_next * width; at < s.first_row * width; ++at) {
+      ASSERT_EQ(values[static_cast<std::size_t>(at)], kSentinel) << "a row of no sequence was written";
+    }
+    const auto from = values.begin() + s.first_row * width;
+    (*to)[i].insert((*to)[i].end(), from, from + s.rows * width);
+    expected_next = s.first_row + s.rows;
+  }
+}
+
+}  // namespace
+
+TestOutput RunAttention(const TestWeights& weights, std::span<const TestSequence> sequences, const TestPaging& paging,
+                        double scale, const TestRun& run) {
+  const MlaDims& dims = weights.dims;
+  const Paged paged = MakePaged(dims, sequences, paging);
+  const std::unique_ptr<Executor> pool = MakeThreadPool(run.workers);
+  Result<KvBWeights> packed =
+      KvBWeights::Pack(dims, DType::kF32, reinterpret_cast<const std::byte*>(weights.raw.data()), weights.keep, *pool);
+  EXPECT_TRUE(packed.ok());
+  MlaAttention::Options options = OptionsFor(dims, 0, 0);
+  options.softmax_scale = scale;
+  options.workers = run.workers;
+  options.expand_bytes = run.expand_bytes;
+  options.kernels = run.kernels;
+  std::int64_t longest = 0;
+  for (const TestSequence& s : sequences) {
+    options.max_keys = std::max(options.max_keys, s.keys);
+    longest = std::max(longest, s.rows);
+  }
+  const std::int64_t chunk = run.chunk > 0 ? run.chunk : std::max<std::int64_t>(longest, 1);
+  for (const TestSequence& s : sequences) options.max_rows += std::min(s.rows, chunk);
+  options.max_rows = std::max<std::int64_t>(options.max_rows, 1);
+  Result<MlaAttention> attention = MlaAttention::Create(options);
+  EXPECT_TRUE(attention.ok()) << (attention.ok() ? "" : attention.error().message);
+
+  TestOutput result;
+  result.out.resize(sequences.size());
+  result.lse.resize(sequences.size());
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    WritePositions(dims, paged, i, sequences[i], 0, sequences[i].keys - sequences[i].rows);
+  }
+  for (std::int64_t begin = 0; begin < std::max<std::int64_t>(longest, 1); begin += chunk) {
+    for (std::size_t i = 0; i < sequences.size(); ++i) {
+      const TestSequence& s = sequences[i];
+      WritePositions(dims, paged, i, s, s.keys - s.rows + std::min(begin, s.rows),
+                     s.keys - s.rows + std::min(begin + chunk, s.rows));
+    }
+    const Call call = MakeCall(dims, paged, sequences, begin, chunk);
+    std::vector<float> out(static_cast<std::size_t>(call.rows * dims.num_attention_heads * dims.v_head_dim), kSentinel);
+    std::vector<float> lse(static_cast<std::size_t>(call.rows * dims.num_attention_heads), kSentinel);
+    attention->Run(paged.cache.Layer(0), *packed, call.sequences, call.q.data(), out.data(), lse.data(), *pool);
+    Collect(call, out, dims.num_attention_heads * dims.v_head_dim, &result.out);
+    Collect(call, lse, dims.num_attention_heads, &result.lse);
+  }
+  result.counters = attention->counters();
+  return result;
+}
+
+namespace {
+
+// Unit roundoff of fp32, and the error of n roundings (Higham, Accuracy and Stability, lemma 3.1).
+constexpr double kU = 0x1p-24;
+double Gamma(double n) { return n * kU / (1 - n * kU); }
+// The exponential's relative error: 2 ulp.
+constexpr double kExpError = 0x1p-22;
+
+// Keys and values of a head, expanded from the stored rows; and the same with every factor by its absolute value.
+struct Head {
+  std::vector<double> k, v, k_abs, v_abs;  // k [S, N + P], v [S, V]
+};
+
+Head ExpandHead(const TestWeights& w, const TestSequence& s, DType dtype, std::int64_t head) {
+  const MlaDims& d = w.dims;
+  const std::int64_t n = d.qk_nope_head_dim;
+  const auto stored = [&](float x) { return static_cast<double>(dtype == DType::kBF16 ? RoundToBf16(x) : x); };
+  std::vector<double> weight(static_cast<std::size_t>((n + d.v_head_dim) * d.kv_lora_rank));
+  for (std::int64_t o = 0; o < n + d.v_head_dim; ++o) {
+    for (std::int64_t r = 0; r < d.kv_lora_rank; ++r) {
+      weight[static_cast<std::size_t>(o * d.kv_lora_rank + r)] = w.Stored(head * (n + d.v_head_dim) + o, r);
+    }
+  }
+  Head out;
+  std::vector<double> c(static_cast<std::size_t>(d.kv_lora_rank));
+  for (std::int64_t j = 0; j < s.keys; ++j) {
+    for (std::int64_t r = 0; r < d.kv_lora_rank; ++r) {
+      c[static_cast<std::size_t>(r)] = stored(s.latent[static_cast<std::size_t>(j * d.kv_lora_rank + r)]);
+    }
+    for (std::int64_t o = 0; o < n + d.v_head_dim; ++o) {
+      double sum = 0;
+      double abs = 0;
+      for (std::int64_t r = 0; r < d.kv_lora_rank; ++r) {
+        const double product =
+            weight[static_cast<std::size_t>(o * d.kv_lora_rank + r)] * c[static_cast<std::size_t>(r)];
+        sum += product;
+        abs += std::abs(product);
+      }
+      (o < n ? out.k : out.v).push_back(sum);
+      (o < n ? out.k_abs : out.v_abs).push_back(abs);
+    }
+    for (std::int64_t p = 0; p < d.qk_rope_head_dim; ++p) {
+      const double x = stored(s.rope[static_cast<std::size_t>(j * d.qk_rope_head_dim + p)]);
+      out.k.push_back(x);
+      out.k_abs.push_back(std::abs(x));
+    }
+  }
+  return out;
+}
+
+// One row of one head.
+//
+// The bound. Let B_j be score j with every factor replaced by its absolute value. Both forms sum the same products of
+// three factors (q, w_kc, c), in two stages of N and R terms, then P rope terms and the scale: a computed score is
+// within delta_j = Gamma(N + R + P + 3) B_j. Its weight, exp(s_j - m), is further off by a rounding of the argument, u
+// (m - s_j) in all as the maximum rises towards m, and by one exponential and one product for each rise: at most one a
+// tile of the segment and one a segment. Together rho_j, relative. Weights below e^-80 may vanish: rho_j = 1. The sum
+// of weights and values is off by p_j rho_j in each weight, in numerator and denominator, and by one rounding a key of
+// a segment, two a tile and three a segment; values (or the output latent) go through R terms of w_vc. With v_abs as B
+// above, and o_abs = sum p_j v_abs_j:
+//   |out error| <= sum_j p_j rho_j (v_abs_j + o_abs) + Gamma(...) o_abs
+// lse is the maximum plus a logarithm, each rounded, of a sum that is off by sum_j p_j rho_j and its own roundings.
+struct Row {
+  std::vector<double> out, out_bound;
+  double lse = 0, lse_bound = 0;
+};
+
+Row OracleRow(const MlaDims& d, const Head& head, const float* q, std::int64_t keys, double scale, bool exact_scores) {
+  const std::int64_t width = d.qk_nope_head_dim + d.qk_rope_head_dim;
+  std::vector<double> s(static_cast<std::size_t>(keys));
+  std::vector<double> rho(s.size());
+  for (std::int64_t j = 0; j < keys; ++j) {
+    double sum = 0;
+    double abs = 0;
+    for (std::int64_t i = 0; i < width; ++i) {
+      sum += static_cast<double>(q[i]) * head.k[static_cast<std::size_t>(j * width + i)];
+      abs += std::abs(static_cast<double>(q[i])) * head.k_abs[static_cast<std::size_t>(j * width + i)];
+    }
+    s[static_cast<std::size_t>(j)] = scale * sum;
+    rho[static_cast<std::size_t>(j)] =
+        exact_scores ? 0 : Gamma(static_cast<double>(width + d.kv_lora_rank + 3)) * scale * abs;
+  }
+  const double max = *std::max_element(s.begin(), s.end());
+  const double tiles = std::min<double>(16, std::ceil(static_cast<double>(keys) / 64));
+  const double segments = std::ceil(static_cast<double>(keys) / 1024);
+  double total = 0;
+  for (std::size_t j = 0; j < s.size(); ++j) {
+    rho[j] += kU * (max - s[j]) + (tiles + segments + 1) * (kExpError + kU);
+    if (max - s[j] > 80) rho[j] = 1;
+    total += std::exp(s[j] - max);
+  }
+  Row row;
+  double weight_error = 0;
+  for (std::size_t j = 0; j < s.size(); ++j) weight_error += std::exp(s[j] - max) / total * rho[j];
+  const double second_order = 1 / (1 - 2 * weight_error);  // of the division
+  row.lse = max + std::log(total);
+  row.lse_bound = (weight_error + Gamma(8 + 2 * tiles + 3 * segments)) * second_order +
+                  2 * kU * (std::abs(max) + std::abs(std::log(total)) + std::abs(row.lse));
+  const double roundings = std::min<double>(static_cast<double>(keys), 1024) + 2 * tiles + 3 * segments +
+                           static_cast<double>(d.kv_lora_rank) + 12;
+  for (std::int64_t v = 0; v < d.v_head_dim; ++v) {
+    double out = 0;
+    double out_abs = 0;
+    double moved = 0;
+    for (std::size_t j = 0; j < s.size(); ++j) {
+      const double p = std::exp(s[j] - max) / total;
+      const std::size_t at = j * static_cast<std::size_t>(d.v_head_dim) + static_cast<std::size_t>(v);
+      out += p * head.v[at];
+      out_abs += p * head.v_abs[at];
+      moved += p * rho[j] * head.v_abs[at];
+    }
+    row.out.push_back(out);
+    row.out_bound.push_back((moved + weight_error * out_abs + Gamma(roundings) * out_abs) * second_order + 0x1p-126);
+  }
+  return row;
+}
+
+}  // namespace
+
+Expected Oracle(const TestWeights& weights, const TestSequence& sequence, DType cache_dtype, double scale,
+                bool exact_scores) {
+  const MlaDims& d = weights.dims;
+  const std::int64_t h = d.num_attention_heads;
+  const std::int64_t width = d.qk_nope_head_dim + d.qk_rope_head_dim;
+  Expected e;
+  e.out.resize(static_cast<std::size_t>(sequence.rows * h * d.v_head_dim));
+  e.out_bound.resize(e.out.size());
+  e.lse.resize(static_cast<std::size_t>(sequence.rows * h));
+  e.lse_bound.resize(e.lse.size());
+  for (std::int64_t head = 0; head < h; ++head) {
+    const Head expanded = ExpandHead(weights, sequence, cache_dtype, head);
+    for (std::int64_t t = 0; t < sequence.rows; ++t) {
+      const std::int64_t at = t * h + head;
+      const Row row = OracleRow(d, expanded, sequence.q.data() + at * width, sequence.keys - sequence.rows + t + 1,
+                                scale, exact_scores);
+      std::copy(row.out.begin(), row.out.end(), e.out.begin() + at * d.v_head_dim);
+      std::copy(row.out_bound.begin(), row.out_bound.end(), e.out_bound.begin() + at * d.v_head_dim);
+      e.lse[static_cast<std::size_t>(at)] = row.lse;
+      e.lse_bound[static_cast<std::size_t>(at)] = row.lse_bound;
+    }
+  }
+  return e;
+}
+
+namespace {
+
+double Compare(const std::vector<float>& got, const std::vector<double>& want, const std::vector<double>& bound,
+               const std::string& label) {
+  if (got.size() != want.size()) {
+    ADD_FAILURE() << label << ": " << got.size() << " values, expected " << want.size();
+    return std::numeric_limits<double>::infinity();
+  }
+  double worst = 0;
+  std::size_t worst_at = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (!std::isfinite(got[i])) {
+      ADD_FAILURE() << label << ": [" << i << "] is " << got[i] << ", expected " << want[i];
+      return std::numeric_limits<double>::infinity();
+    }
+    const double ratio = std::abs(static_cast<double>(got[i]) - want[i]) / bound[i];
+    if (ratio > worst) {
+      worst = ratio;
+      worst_at = i;
+    }
+  }
+  EXPECT_LE(worst, 1.0) << label << ": worst at [" << worst_at << "]: " << got[worst_at] << ", expected "
+                        << want[worst_at] << " within " << bound[worst_at];
+  return worst;
+}
+
+}  // namespace
+
+double ExpectWithin(const TestOutput& got, std::size_t sequence, const Expected& expected, const std::string& label) {
+  return std::max(Compare(got.out[sequence], expected.out, expected.out_bound, label + " out"),
+                  Compare(got.lse[sequence], expected.lse, expected.lse_bound, label + " lse"));
+}
+
+void ExpectSameBits(const std::vector<float>& a, const std::vector<float>& b, const std::string& label) {
+  ASSERT_EQ(a.size(), b.size()) << label;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (std::bit_cast<std::uint32_t>(a[i]) == std::bit_cast<std::uint32_t>(b[i])) continue;
+    FAIL() << label << ": [" << i << "] of " << a.size() << " is " << a[i] << " in one and " << b[i] << " in the other";
+  }
+}
+
+}  // namespace mla::testing

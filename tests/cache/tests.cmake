@@ -1,0 +1,2 @@
+mla_test(cache latent_cache)
+mla_test(cache page_pool)
