@@ -27,5 +27,10 @@ list() {
   fi
 }
 # Files that are tracked but deleted in the working tree are left out.
-list | while IFS= read -r -d '' file; do [[ -f $file ]] && printf '%s\0' "$file"; done |
-  xargs -0 -r -n 16 -P "$(nproc)" "$tool" "${how[@]}"
+format() {
+  list | while IFS= read -r -d '' file; do if [[ -f $file ]]; then printf '%s\0' "$file"; fi; done |
+    xargs -0 -r -n 16 -P "$(nproc)" "$tool" "${how[@]}"
+}
+format
+# Its first pass may leave a comment that a second one would move.
+if [[ ${how[0]} == -i ]]; then format; fi

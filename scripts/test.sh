@@ -9,7 +9,7 @@
 # The last line is "N passed, N failed, N skipped", summed over the builds. A step that is no test (a build, the format)
 # counts as one failed where it fails. Exit 1 where anything failed.
 set -uo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
 all=false
 case "${1:-}" in
@@ -52,8 +52,12 @@ step() {
   local begin=$SECONDS
   local status=0
   "$@" || status=$?
-  printf '== %s: %s in %d s\n' "$name" "$([[ $status -eq 0 ]] && echo done || echo FAILED)" $((SECONDS - begin))
-  [[ $status -eq 0 ]] || fail "$name"
+  local outcome="done"
+  if [[ $status -ne 0 ]]; then
+    outcome="FAILED ($status)"
+    fail "$name"
+  fi
+  printf '== %s: %s in %d s\n' "$name" "$outcome" $((SECONDS - begin))
   return "$status"
 }
 

@@ -26,8 +26,8 @@ class ThreadPoolTest : public ::testing::TestWithParam<int> {
 TEST_P(ThreadPoolTest, SaysHowManyWorkersItHas) { EXPECT_EQ(pool_->workers(), GetParam()); }
 
 TEST_P(ThreadPoolTest, RunsEveryTaskOnceAndItsWritesAreSeen) {
-  for (const std::int64_t tasks : {0, 1, 2, 7, 64, 1000}) {
-    std::vector<int> runs(static_cast<std::size_t>(tasks), 0);  // plain: each task has its own, read after Run
+  for (const std::int64_t tasks : {0, 1, 2, 7, 64, 1000, 500000}) {  // many: two workers may want the same one
+    std::vector<int> runs(static_cast<std::size_t>(tasks), 0);       // plain: each task has its own, read after Run
     ParallelFor(*pool_, tasks, [&](std::int64_t task, int) { ++runs[static_cast<std::size_t>(task)]; });
     EXPECT_EQ(std::count(runs.begin(), runs.end(), 1), tasks);
   }

@@ -79,7 +79,7 @@ TEST_P(GemmBitsTest, EveryRowOfABatchIsAsAlone) {
   const auto& kernels = ops::KernelsFor(GetParam().isa);
   constexpr std::int64_t kN = 129;
   constexpr std::int64_t kK = 77;
-  constexpr std::int64_t kM = 23;
+  constexpr std::int64_t kM = 230;  // several blocks of rows
   const auto x = testing::RandomFloats(kM * kK, 23);
   const auto packed = testing::Pack(GetParam().format, testing::RandomFloats(kN * kK, 24), kN, kK);
   const auto pool = MakeThreadPool(3);
