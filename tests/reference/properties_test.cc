@@ -195,6 +195,35 @@ TEST(QueryProjection, WithoutLoraEqualsAnIdentityLora) {
   EXPECT_LT(MaxDifference(Logits(tensors.Model(low_rank)), expected), kReordered);
 }
 
+void Scale(TensorSet& tensors, const std::string& suffix, float factor) {
+  for (auto& [name, tensor] : tensors.all()) {
+    if (!name.ends_with(suffix)) continue;
+    for (float& value : tensor.values) value *= factor;
+  }
+}
+
+// latent_norm_eps, not rms_norm_eps, is the latent's: a huge one leaves nothing of keys and values.
+TEST(LatentEpsilon, IsThatOfTheKeyValueLatent) {
+  ModelConfig config = Tiny();
+  config.q_lora_rank.reset();
+  TensorSet tensors = TensorSet::Random(config, 15);
+  config.latent_norm_eps = 1e200;
+  const auto without_latent = Logits(tensors.Model(config));
+  Scale(tensors, "o_proj.weight", 0);
+  EXPECT_LT(MaxDifference(without_latent, Logits(tensors.Model(config))), kReordered);
+}
+
+// And the query's: 2^60 divides both latents by 2^30. kv_b_proj makes up for its own, queries all but vanish.
+TEST(LatentEpsilon, IsThatOfTheQueryLatent) {
+  ModelConfig config = Tiny();
+  config.latent_norm_eps = 0x1p60;
+  TensorSet tensors = TensorSet::Random(config, 16);
+  Scale(tensors, "kv_b_proj.weight", 0x1p30F);
+  const auto small_queries = Logits(tensors.Model(config));
+  Scale(tensors, "q_b_proj.weight", 0);
+  EXPECT_LT(MaxDifference(small_queries, Logits(tensors.Model(config))), 1e-6);  // 2^-30 of some 1e2
+}
+
 // Without rotated channels a model is one whose rotated channels are all zero, but for the softmax scale:
 // (N + P)^-1/2 is a half of N^-1/2 here, made up for by twice the query.
 TEST(NoRopeChannels, EqualZeroedOnes) {
