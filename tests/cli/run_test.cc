@@ -1,0 +1,170 @@
+// mla run on the demo: what it prints, where prompts come from, how it ends.
+#include <fstream>
+#include <string>
+
+#include <nlohmann/json.hpp>
+#include <signal.h>
+
+#include "cli/program.h"
+#include "testing/temp_dir.h"
+
+namespace mla::testing {
+namespace {
+
+using Json = nlohmann::json;
+
+Json Golden() { return Json::parse(std::ifstream(DemoDir() + "/golden.json")); }
+
+Json RunJson(std::vector<std::string> arguments, const ProcessOptions& options = {}) {
+  arguments.insert(arguments.begin(), {"run", DemoDir()});
+  arguments.insert(arguments.end(), {"--json", "--quiet"});
+  const ProcessResult result = Mla(arguments, options);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+  return Json::parse(result.out, nullptr, false);
+}
+
+TEST(Run, ContinuesATextInEveryMode) {
+  const Json golden = Golden()["genesis"];
+  for (const char* mode : {"explicit", "absorb", "mha", "role", "auto"}) {
+    const Json j = RunJson({golden["prompt"], "--mode", mode, "--weights", "f32", "--kv-dtype", "f32", "--max-tokens",
+                            "48", "--prompt-logprobs"});
+    EXPECT_EQ(j["prompt_ids"], golden["ids"]) << mode;
+    EXPECT_EQ(j["ids"], golden["greedy"]) << mode;
+    EXPECT_EQ(j["finish_reason"], "length");
+    EXPECT_EQ(j["mode"], mode);
+    EXPECT_EQ(j["logprobs"].size(), j["ids"].size());
+    ASSERT_EQ(j["prompt_logprobs"].size(), golden["next_logprobs"].size());
+    for (std::size_t i = 0; i < golden["next_logprobs"].size(); ++i) {
+      EXPECT_NEAR(j["prompt_logprobs"][i].get<double>(), golden["next_logprobs"][i].get<double>(), 1e-4)
+          << mode << " " << i;
+    }
+  }
+}
+
+TEST(Run, StreamsWhatJsonSays) {
+  const Json j = RunJson({"And it came to pass", "--max-tokens", "20"});
+  const ProcessResult stream = Mla({"run", DemoDir(), "And it came to pass", "--max-tokens", "20"});
+  EXPECT_EQ(stream.exit_code, 0);
+  EXPECT_EQ(stream.out, j["text"].get<std::string>() + "\n");
+  EXPECT_NE(stream.err.find("bytes per cached token"), std::string::npos) << stream.err;
+  EXPECT_NE(stream.err.find("form table analytic-1"), std::string::npos) << stream.err;
+  EXPECT_EQ(stream.err.find('\r'), std::string::npos) << "a progress line, with no terminal there";
+}
+
+TEST(Run, AChatTurnNeedsSpecial) {
+  const Json golden = Golden()["chat"];
+  const std::string text = "<｜User｜>" + golden["prompt"]["user"].get<std::string>() + "<｜Assistant｜>";
+  const Json parsed = RunJson({text, "--special", "--max-tokens", "48", "--weights", "f32", "--kv-dtype", "f32"});
+  EXPECT_EQ(parsed["prompt_ids"], golden["ids"]);
+  EXPECT_EQ(parsed["ids"], golden["greedy"]);
+  EXPECT_EQ(parsed["finish_reason"], "stop");
+  const Json plain = RunJson({text, "--max-tokens", "1"});
+  for (const Json& id : plain["prompt_ids"]) EXPECT_TRUE(id == 0 || id.get<int>() > 4) << id;
+  // A text that brings its own BOS has one, not two.
+  EXPECT_EQ(RunJson({"<｜begin▁of▁sentence｜>" + text, "--special", "--max-tokens", "1"})["prompt_ids"], golden["ids"]);
+}
+
+TEST(Run, ThePromptComesFromAnywhere) {
+  const TempDir dir;
+  const std::string text = "Psalms 23\nThe LORD is my";
+  const Json argument = RunJson({text, "--max-tokens", "4"});
+  EXPECT_EQ(RunJson({"--prompt-file", dir.Write("p", text), "--max-tokens", "4"})["ids"], argument["ids"]);
+  ProcessOptions input;
+  input.input = text;
+  EXPECT_EQ(RunJson({"--max-tokens", "4"}, input)["prompt_ids"], argument["prompt_ids"]);
+  EXPECT_EQ(RunJson({"", "--max-tokens", "4"})["prompt_ids"], Json({0}));
+  EXPECT_EQ(RunJson({"--max-tokens", "4"})["prompt_ids"], Json({0}));
+  std::string ids;
+  for (const Json& id : argument["prompt_ids"]) ids += (ids.empty() ? "" : ", ") + id.dump();
+  EXPECT_EQ(RunJson({"--ids", ids, "--max-tokens", "4"})["ids"], argument["ids"]);
+}
+
+TEST(Run, IdsNeedNoTokenizer) {
+  const TempDir dir;
+  for (const char* file : {"config.json", "model.safetensors"}) {
+    std::filesystem::create_symlink(DemoDir() + "/" + file, dir.File(file));
+  }
+  const ProcessResult result = Mla({"run", dir.path(), "--ids", "0,76,282", "--max-tokens", "3", "-q"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(std::count(result.out.begin(), result.out.end(), ','), 2) << result.out;
+  ExpectOneLine(Mla({"run", dir.path(), "text"}), {"tokenizer.json"});
+}
+
+TEST(Run, SamplingIsKeyedByTheSeed) {
+  const auto sample = [](const char* seed, const char* threads) {
+    return RunJson(
+        {"And", "--temperature", "0.8", "--top-p", "0.95", "--seed", seed, "--threads", threads, "--max-tokens", "24"});
+  };
+  const Json first = sample("7", "1");
+  EXPECT_EQ(first["ids"], sample("7", "2")["ids"]);
+  EXPECT_EQ(first["logprobs"], sample("7", "2")["logprobs"]);
+  EXPECT_NE(first["ids"], sample("8", "1")["ids"]);
+}
+
+TEST(Run, EndsWhereItIsTold) {
+  const Json golden = Golden()["chat_ask"];
+  std::string ids;
+  for (const Json& id : golden["ids"]) ids += (ids.empty() ? "" : ",") + id.dump();
+  const Json stopped = RunJson({"--ids", ids, "--max-tokens", "12"});
+  EXPECT_EQ(stopped["finish_reason"], "stop");
+  EXPECT_EQ(stopped["ids"].back(), 1);
+  const Json ignored = RunJson({"--ids", ids, "--max-tokens", "12", "--ignore-eos"});
+  EXPECT_EQ(ignored["ids"].size(), 12U);
+  const Json full = RunJson({"--ids", ids, "--ctx", "24", "--ignore-eos"});
+  EXPECT_EQ(full["finish_reason"], "context");
+  EXPECT_EQ(full["ids"].size() + full["prompt_ids"].size(), 24U);
+  EXPECT_EQ(RunJson({"--ids", ids, "--max-tokens", "0"})["ids"], Json::array());
+}
+
+TEST(Run, InterruptEndsCleanly) {
+  ProcessOptions options;
+  options.on_first_output = [](int pid) { kill(pid, SIGINT); };
+  const ProcessResult result = Mla({"run", DemoDir(), "And", "--ignore-eos", "--max-tokens", "2000"}, options);
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_EQ(result.out.back(), '\n');
+  EXPECT_NE(result.err.find("ended by interrupt"), std::string::npos) << result.err;
+  EXPECT_LT(result.out.size(), 8000U) << "went on after the interrupt";
+}
+
+TEST(Run, JsonFloatsRoundTrip) {
+  const ProcessResult result = Mla({"run", DemoDir(), "And God said", "--json", "-q", "--max-tokens", "8"});
+  const Json j = Json::parse(result.out);
+  EXPECT_EQ(j.dump(), Json::parse(j.dump()).dump());
+  for (const Json& logprob : j["logprobs"]) EXPECT_LE(logprob.get<double>(), 0);
+  EXPECT_EQ(j["form_table"], "analytic-1");
+  EXPECT_GT(j["timings"]["decode_tokens_per_second"].get<double>(), 0);
+  EXPECT_EQ(j["cache_bytes_per_token"], 640);
+}
+
+TEST(Program, VersionNamesWhatItIs) {
+  const ProcessResult result = Mla({"--version"});
+  EXPECT_EQ(result.exit_code, 0);
+  for (const char* word : {"mla ", "kernels", "portable", "processor"}) {
+    EXPECT_NE(result.out.find(word), std::string::npos) << result.out;
+  }
+}
+
+TEST(Program, WrongUsageExitsWithTwo) {
+  const std::vector<std::vector<std::string>> wrong = {
+      {},
+      {"walk"},
+      {"run"},
+      {"run", DemoDir(), "x", "--mode", "fast"},
+      {"run", DemoDir(), "x", "--threads", "-1"},
+      {"run", DemoDir(), "x", "--prefill-chunk", "0"},
+      {"run", DemoDir(), "x", "--ids", "0"},
+      {"run", DemoDir(), "x", "--prompt-logprobs"},
+      {"run", DemoDir(), "x", "--max-tokens", "many"},
+      {"inspect"},
+  };
+  for (const auto& arguments : wrong) {
+    const ProcessResult result = Mla(arguments);
+    EXPECT_EQ(result.exit_code, 2) << (arguments.empty() ? "" : arguments.back()) << result.err;
+    EXPECT_EQ(result.out, "");
+    EXPECT_NE(result.err, "");
+  }
+}
+
+}  // namespace
+}  // namespace mla::testing
