@@ -60,7 +60,7 @@ inline Packed Pack(ops::PackedFormat format, const std::vector<float>& w, std::i
 }
 
 inline bool SameBits(const float* a, const float* b, std::int64_t n) {
-  return std::memcmp(a, b, static_cast<std::size_t>(n) * sizeof(float)) == 0;
+  return n == 0 || std::memcmp(a, b, static_cast<std::size_t>(n) * sizeof(float)) == 0;
 }
 
 inline const char* FormatName(ops::PackedFormat format) { return format == ops::PackedFormat::kF32 ? "f32" : "bf16"; }

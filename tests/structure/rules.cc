@@ -6,7 +6,6 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
-#include <regex>
 #include <sstream>
 #include <string_view>
 #include <utility>
@@ -29,17 +28,37 @@ struct Include {
   std::string name;
 };
 
+// Drops blanks, then `word`, from the front of *rest; false where the word is not there.
+bool Eat(std::string_view* rest, std::string_view word) {
+  rest->remove_prefix(std::min(rest->find_first_not_of(" \t"), rest->size()));
+  if (rest->substr(0, word.size()) != word) return false;
+  rest->remove_prefix(word.size());
+  return true;
+}
+
 std::vector<Include> IncludesOf(const std::string& text) {
-  static const std::regex kInclude(R"(^\s*#\s*include\s*([<"])([^>"]+)[>"])");
   std::vector<Include> includes;
   std::istringstream in(text);
   int number = 0;
   for (std::string line; std::getline(in, line);) {
     ++number;
-    std::smatch match;
-    if (std::regex_search(line, match, kInclude)) includes.push_back({number, match[1] == "\"", match[2]});
+    std::string_view rest = line;
+    if (!Eat(&rest, "#") || !Eat(&rest, "include")) continue;
+    const bool quoted = Eat(&rest, "\"");
+    if (!quoted && !Eat(&rest, "<")) continue;
+    includes.push_back({number, quoted, std::string(rest.substr(0, rest.find(quoted ? '"' : '>')))});
   }
   return includes;
+}
+
+// The words of `mla_folder(...)` in a CMakeLists.txt; empty where there is none.
+std::vector<std::string> FolderCall(const std::string& text) {
+  const std::string call = "mla_folder(";
+  const auto begin = text.find(call);
+  const auto end = text.find(')', begin == std::string::npos ? begin : begin + call.size());
+  if (begin == std::string::npos || end == std::string::npos) return {};
+  std::istringstream words(text.substr(begin + call.size(), end - begin - call.size()));
+  return {std::istream_iterator<std::string>(words), std::istream_iterator<std::string>()};
 }
 
 // "src/base/check.h" -> "base", "include/mla/result.h" -> "mla", others "".
@@ -136,7 +155,6 @@ Edges DesignEdges() {
 }
 
 Edges CMakeEdges(const Tree& tree, Complaints* complaints) {
-  static const std::regex kFolder(R"(mla_folder\(\s*(\w+)([^)]*)\))");
   Edges edges;
   for (const auto& [path, text] : tree) {
     const std::string folder = FolderOf(path);
@@ -144,14 +162,14 @@ Edges CMakeEdges(const Tree& tree, Complaints* complaints) {
     edges[folder] = {};
     const std::string list = "src/" + folder + "/CMakeLists.txt";
     const auto found = tree.find(list);
-    std::smatch match;
-    if (found == tree.end() || !std::regex_search(found->second, match, kFolder) || match[1] != folder) {
+    const std::vector<std::string> call = found == tree.end() ? std::vector<std::string>{} : FolderCall(found->second);
+    if (call.empty() || call[0] != folder) {
       complaints->push_back(list + ": expected mla_folder(" + folder + " ...)");
       continue;
     }
-    std::istringstream words(match[2]);
     bool in_deps = false;
-    for (std::string word; words >> word;) {
+    for (std::size_t i = 1; i < call.size(); ++i) {
+      const std::string& word = call[i];
       if (word == "DEPS" || word == "LIBS") {
         in_deps = word == "DEPS";
       } else if (in_deps) {
