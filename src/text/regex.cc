@@ -66,7 +66,7 @@ Result<Regex> Regex::Compile(std::string_view pcre, std::string_view shown) {
   PCRE2_SIZE offset = 0;
   auto impl = std::make_unique<Impl>();
   impl->shown = shown.size() > 80 ? std::string(shown.substr(0, 77)) + "..." : std::string(shown);
-  constexpr std::uint32_t kOptions = PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C;
+  constexpr std::uint32_t kOptions = PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C;
   impl->code.reset(pcre2_compile(Bytes(pcre), pcre.size(), kOptions, &code, &offset, context.get()));
   if (impl->code == nullptr) return Error{fmt::format("{} (in its translation, at byte {})", MessageOf(code), offset)};
   // Where there is no JIT for the machine the interpreter serves, with the same results.

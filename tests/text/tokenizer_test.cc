@@ -83,7 +83,9 @@ TEST(Tokenizer, BehaviorsOfSplit) {
   EXPECT_EQ(Parts(Showing(Split("b", "MergedWithNext")), "aabba"), "aa|b|ba|");
   EXPECT_EQ(Parts(Showing(Split("b", "Contiguous")), "aabba"), "aa|bb|a|");
   EXPECT_EQ(Parts(Showing(Split("a", "MergedWithPrevious", true)), "aabba"), "a|abb|a|");
-  EXPECT_EQ(Parts(Showing(Split("(?=b)")), "aaba"), "aa|ba|");
+  EXPECT_EQ(Parts(Showing(Split("a", "MergedWithNext")), "baab"), "b|a|ab|");
+  EXPECT_EQ(Parts(Showing(Split("(?=b)")), "ab"), "a|b|");  // an empty match parts its neighbours
+  EXPECT_EQ(Parts(Showing(Split("b*")), "aab"), "a|a|b|");
 }
 
 TEST(Tokenizer, ByteLevelsOwnPatternAndPrefix) {
