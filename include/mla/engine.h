@@ -100,9 +100,9 @@ class Engine {
 
   // Admits a sequence. Fails, saying what was expected, on an empty prompt, an id outside the vocabulary, a prompt that
   // leaves no room in the context, sampling values out of range, or where max_sequences are held already.
-  // With `donor`, the whole pages of the longest common prefix with that sequence are shared instead of computed, as
-  // far as they are computed and at least one row is left to run; they keep the form that made them. Not with
-  // prompt_logprobs, which need every row.
+  // With `donor`, a sequence that is held, the longest common prefix with it takes over its forms, and the whole pages
+  // of that prefix are shared instead of computed, as far as they are computed and at least one row is left to run. Not
+  // with prompt_logprobs, which need every row.
   Result<SequenceId> Submit(const Request& request, std::optional<SequenceId> donor = std::nullopt);
 
   // Runs one step: each unfinished sequence's next prompt chunk or next token, in order of admission, as far as

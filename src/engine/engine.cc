@@ -65,7 +65,7 @@ struct Engine::Impl {
 
   Sequence* Find(SequenceId id);
   Status Check(const Request& request) const;
-  std::int64_t ShareWith(const Sequence& donor, Sequence* sequence);
+  void ShareWith(const Sequence& donor, std::int64_t common, Sequence* sequence);
   std::int64_t NextRows(Sequence* s, std::int64_t room);
   void AddRows(Sequence* s, std::int64_t rows);
   void PlanStep();
@@ -150,21 +150,30 @@ Status Engine::Impl::Check(const Request& request) const {
   return sampler::Validate(request.sampling);
 }
 
-// Shares whole pages of the common prefix. Returns the positions that need not be run.
-std::int64_t Engine::Impl::ShareWith(const Sequence& donor, Sequence* sequence) {
-  const std::int64_t most = std::min({donor.computed, sequence->size() - 1, donor.size()});
+namespace {
+
+// Positions of the longest common prefix; one is left to run.
+std::int64_t CommonPrefix(const Sequence& donor, const Sequence& sequence) {
+  const std::int64_t most = std::min(sequence.size() - 1, donor.size());
   std::int64_t common = 0;
   while (common < most &&
-         donor.ids[static_cast<std::size_t>(common)] == sequence->ids[static_cast<std::size_t>(common)]) {
+         donor.ids[static_cast<std::size_t>(common)] == sequence.ids[static_cast<std::size_t>(common)]) {
     ++common;
   }
-  const std::int64_t pages = common / sizes.layout.page_tokens;
+  return common;
+}
+
+}  // namespace
+
+// Shares the whole pages of the common prefix, as far as they are computed: their rows need not be run.
+void Engine::Impl::ShareWith(const Sequence& donor, std::int64_t common, Sequence* sequence) {
+  const std::int64_t pages = std::min(common, donor.computed) / sizes.layout.page_tokens;
   for (std::int64_t i = 0; i < pages; ++i) {
     const std::int32_t page = donor.pages[static_cast<std::size_t>(i)];
     pool.Share(page);
     sequence->pages.push_back(page);
   }
-  return pages * sizes.layout.page_tokens;
+  sequence->computed = pages * sizes.layout.page_tokens;
 }
 
 Result<SequenceId> Engine::Submit(const Request& request, std::optional<SequenceId> donor) {
@@ -185,9 +194,10 @@ Result<SequenceId> Engine::Submit(const Request& request, std::optional<Sequence
   if (request.prompt_logprobs) s->prompt_logprobs.reserve(request.prompt.size() - 1);
   s->pages.reserve(static_cast<std::size_t>(impl.sizes.layout.PagesFor(static_cast<std::int64_t>(s->ids.capacity()))));
   const Sequence* giver = donor ? impl.Find(*donor) : nullptr;
-  if (giver != nullptr) s->computed = impl.ShareWith(*giver, s.get());
-  s->forms = engine::AssignForms(o.mode, o.form_table, impl.model.info().dims, s->prompt_size, o.prefill_chunk, giver,
-                                 s->computed);
+  const std::int64_t common = giver != nullptr ? CommonPrefix(*giver, *s) : 0;
+  if (giver != nullptr) impl.ShareWith(*giver, common, s.get());
+  s->forms =
+      engine::AssignForms(o.mode, o.form_table, impl.model.info().dims, s->prompt_size, o.prefill_chunk, giver, common);
   impl.sequences.push_back(std::move(s));
   return impl.sequences.back()->id;
 }

@@ -21,22 +21,22 @@ std::int64_t Sequence::FormEnd(std::int64_t position, std::int64_t end) const {
 }
 
 std::vector<FormRun> AssignForms(Mode mode, const FormTable& table, const MlaDims& dims, std::int64_t prompt_size,
-                                 std::int64_t chunk, const Sequence* donor, std::int64_t reused) {
+                                 std::int64_t chunk, const Sequence* donor, std::int64_t common) {
   std::vector<FormRun> forms;
   if (donor != nullptr) {
     for (const FormRun& run : donor->forms) {
-      if (run.begin < reused) forms.push_back(run);
+      if (run.begin < common) forms.push_back(run);
     }
   }
   Form prompt = Form::kAbsorbed;
   Form output = Form::kAbsorbed;
   switch (mode) {
-    case Mode::kAuto: prompt = ChooseForm(table, dims, reused, prompt_size - reused, chunk); break;
+    case Mode::kAuto: prompt = ChooseForm(table, dims, common, prompt_size - common, chunk); break;
     case Mode::kRole: prompt = Form::kMha; break;
     case Mode::kMha: prompt = output = Form::kMha; break;
     case Mode::kAbsorb: break;
   }
-  forms.push_back({reused, prompt});
+  forms.push_back({common, prompt});
   forms.push_back({prompt_size, output});
   return forms;
 }

@@ -35,11 +35,12 @@ struct Sequence {
   std::int64_t FormEnd(std::int64_t position, std::int64_t end) const;
 };
 
-// The forms of a sequence admitted with `reused` positions of a donor, whose forms it keeps; the rest of the prompt and
-// the output by mode, the prompt's in auto by the cost of what is left to run. Rule 1 of docs/design.md: fixed here,
-// for good.
+// The forms of a sequence admitted with a donor whose first `common` positions are its own: those keep the donor's
+// forms, all of them, whether their pages are shared or (past the last whole page, or given back) run again, so that no
+// bit depends on page size or on how far the donor had got. The rest of the prompt and the output by mode, the prompt's
+// in auto by the cost of what follows `common`. Rule 1 of docs/design.md: fixed here, for good.
 std::vector<FormRun> AssignForms(Mode mode, const FormTable& table, const MlaDims& dims, std::int64_t prompt_size,
-                                 std::int64_t chunk, const Sequence* donor, std::int64_t reused);
+                                 std::int64_t chunk, const Sequence* donor, std::int64_t common);
 
 }  // namespace mla::engine
 
