@@ -134,12 +134,12 @@ TEST(Json, InvalidUtf8) {
   Good("\"\xed\x9f\xbf\xee\x80\x80\xf4\x8f\xbf\xbf\xc2\x80\xe0\xa0\x80\xf0\x90\x80\x80\"");
 }
 
-// The vocabulary of a tokenizer: quadratic search for duplicates would take 10^10 comparisons.
-TEST(Json, AMillionMembersAreQuick) {
+// More than the vocabulary of a tokenizer: a quadratic search for duplicates would take 4 * 10^10 comparisons, minutes.
+TEST(Json, ManyMembersAreQuick) {
   std::string text = "{";
-  for (int i = 0; i < 1'000'000; ++i) text += "\"key" + std::to_string(i) + "\":" + std::to_string(i) + ",";
+  for (int i = 0; i < 300'000; ++i) text += "\"key" + std::to_string(i) + "\":" + std::to_string(i) + ",";
   const auto start = std::chrono::steady_clock::now();
-  EXPECT_EQ(Good(text + "\"last\":0}").members.size(), 1'000'001U);
+  EXPECT_EQ(Good(text + "\"last\":0}").members.size(), 300'001U);
   EXPECT_THAT(Fault(text + "\"key5\":0}"), HasSubstr("the key \"key5\" appears twice"));
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
 }
