@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <random>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -29,7 +30,7 @@ inline constexpr bool kUnderSanitizer = MLA_TESTS_UNDER_SANITIZER != 0;
 template <class T>
 T Need(Result<T> result) {
   if (!result.ok()) internal::CheckFailed(__FILE__, __LINE__, "ok", result.error().message);
-  return std::move(result).value();
+  if constexpr (!std::is_void_v<T>) return std::move(result).value();
 }
 
 inline Model LoadModel(const std::string& dir, WeightDType weights) {
