@@ -35,8 +35,9 @@ TEST(Buffer, MovingHandsTheMemoryOver) {
   Buffer b = std::move(a);
   EXPECT_EQ(b.data(), data);
   EXPECT_EQ(b.bytes(), 100);
-  EXPECT_EQ(a.bytes(), 0);  // NOLINT(bugprone-use-after-move): what a moved-from buffer says is the point
-  EXPECT_EQ(a.data(), nullptr);
+  // What a moved-from buffer says is the point.
+  EXPECT_EQ(a.bytes(), 0);       // NOLINT(bugprone-use-after-move,clang-analyzer-cplusplus.Move)
+  EXPECT_EQ(a.data(), nullptr);  // NOLINT(bugprone-use-after-move,clang-analyzer-cplusplus.Move)
   Buffer c = std::move(Buffer::Allocate(10, "c")).value();
   c = std::move(b);
   EXPECT_EQ(c.bytes(), 100);
