@@ -185,7 +185,9 @@ TEST(Draws, FollowTheFilteredDistribution) {
         ASSERT_EQ(counts[id], 0) << "id " << id << " was filtered out";
         continue;
       }
-      if (expected > 30) ASSERT_GT(counts[id], 0) << "id " << id << " belongs to the set";
+      if (expected > 30) {
+        ASSERT_GT(counts[id], 0) << "id " << id << " belongs to the set";
+      }
       chi += (static_cast<double>(counts[id]) - expected) * (static_cast<double>(counts[id]) - expected) / expected;
       freedom += 1;
     }

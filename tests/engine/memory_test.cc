@@ -1,0 +1,202 @@
+// Memory: what is planned is what is allocated, counted at the system's door; a step allocates nothing.
+//
+// The program counts every operator new and, through the linker's --wrap, every anonymous mmap.
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include "base/buffer.h"
+#include "mla/engine.h"
+#include "model/model.h"
+#include "sampler/sampler.h"
+#include "testing/models.h"
+
+namespace {
+
+std::atomic<std::int64_t> news{0};
+std::atomic<std::int64_t> new_bytes{0};
+std::atomic<std::int64_t> maps{0};
+std::atomic<std::int64_t> mapped_bytes{0};
+
+void* Counted(std::size_t size) {
+  news.fetch_add(1, std::memory_order_relaxed);
+  new_bytes.fetch_add(static_cast<std::int64_t>(size), std::memory_order_relaxed);
+  void* p = std::malloc(size == 0 ? 1 : size);
+  if (p == nullptr) throw std::bad_alloc();
+  return p;
+}
+
+}  // namespace
+
+// The array forms call these; aligned ones are not used by the library's steps, and would be linked from libstdc++.
+void* operator new(std::size_t size) { return Counted(size); }
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+
+extern "C" {
+void* __real_mmap(void* address, std::size_t length, int protection, int flags, int fd, off_t offset);
+void* __wrap_mmap(void* address, std::size_t length, int protection, int flags, int fd, off_t offset) {
+  if ((flags & MAP_ANONYMOUS) != 0) {
+    maps.fetch_add(1, std::memory_order_relaxed);
+    mapped_bytes.fetch_add(static_cast<std::int64_t>(length), std::memory_order_relaxed);
+  }
+  return __real_mmap(address, length, protection, flags, fd, offset);
+}
+}
+
+namespace mla::testing {
+namespace {
+
+struct Count {
+  std::int64_t news = 0;
+  std::int64_t new_bytes = 0;
+  std::int64_t maps = 0;
+  std::int64_t mapped_bytes = 0;
+};
+
+template <class F>
+Count CountIn(F&& f) {
+  const Count before{::news, ::new_bytes, ::maps, ::mapped_bytes};
+  f();
+  return {::news - before.news, ::new_bytes - before.new_bytes, ::maps - before.maps,
+          ::mapped_bytes - before.mapped_bytes};
+}
+
+TEST(Counters, Count) {
+  const Count count = CountIn([] {
+    const std::vector<char> some(1000, 'x');
+    ASSERT_EQ(some[999], 'x');
+    auto buffer = Buffer::Allocate(12345, "test");
+    ASSERT_TRUE(buffer.ok());
+  });
+  EXPECT_GE(count.new_bytes, 1000);
+  EXPECT_EQ(count.maps, 1);
+  EXPECT_EQ(count.mapped_bytes, 12345);
+}
+
+std::vector<TinyOptions> Families() {
+  TinyOptions mtp;
+  mtp.num_nextn_predict_layers = 1;
+  return {TinyOptions{}, OddOptions(), HalfSplitOptions(), mtp};
+}
+
+// All the engine's large memory is mapped but the sampler's, which is its vectors.
+void ExpectPlannedIsAllocated(const Model& model, const EngineOptions& options) {
+  for (const int threads : {1, 3}) {
+    const auto pool = MakeThreadPool(threads);
+    const MemoryPlan plan = Need(Engine::Plan(model, options, threads));
+    EXPECT_EQ(plan.weights, model.weight_bytes());
+    std::int64_t sampler_bytes = 0;
+    {
+      const Count count = CountIn([&] { const sampler::Sampler sampler(model.info().vocab_size); });
+      sampler_bytes = count.new_bytes;
+    }
+    std::vector<Engine> engine;
+    engine.reserve(1);
+    const Count count = CountIn([&] { engine.push_back(Need(Engine::Create(model, options, *pool))); });
+    const MemoryPlan memory = engine[0].memory();
+    EXPECT_EQ(memory.weights, plan.weights);
+    EXPECT_EQ(memory.cache, plan.cache);
+    EXPECT_EQ(memory.workspace, plan.workspace);
+    EXPECT_EQ(memory.tables, plan.tables);
+    EXPECT_EQ(plan.cache + plan.workspace + plan.tables, count.mapped_bytes + sampler_bytes);
+    // What is not planned for is bookkeeping: a few words for a row, a page and a sequence.
+    const EngineOptions& o = engine[0].options();
+    EXPECT_LE(count.new_bytes - sampler_bytes, 16384 + 256 * (o.prefill_chunk + o.max_sequences) + 8 * o.cache_pages);
+  }
+}
+
+TEST(Plan, IsWhatIsAllocated) {
+  std::vector<Model> models;
+  for (const TinyOptions& options : Families()) models.push_back(TinyModel(options, 3, WeightDType::kBF16));
+  models.push_back(LoadModel(DemoDir(), WeightDType::kF32));
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    for (const DType kv : {DType::kBF16, DType::kF32}) {
+      for (const std::int64_t context : {1, 100, 2000}) {
+        SCOPED_TRACE("model " + std::to_string(i) + ", " + DTypeName(kv) + ", context " + std::to_string(context));
+        EngineOptions options;
+        options.kv_dtype = kv;
+        options.context = context;
+        ExpectPlannedIsAllocated(models[i], options);
+        options.max_sequences = 5;
+        options.prefill_chunk = 33;
+        options.page_tokens = 7;
+        options.expand_bytes = 1000;
+        ExpectPlannedIsAllocated(models[i], options);
+        options.cache_pages = 11;
+        ExpectPlannedIsAllocated(models[i], options);
+      }
+    }
+  }
+}
+
+TEST(Plan, OfWeightsIsWhatLoadingMaps) {
+  for (const TinyOptions& options : Families()) {
+    for (const WeightDType keep : {WeightDType::kF32, WeightDType::kBF16}) {
+      const TempDir dir;
+      WriteTinyCheckpoint(dir.path(), TinyConfigJson(options), 4);
+      const auto opened = Need(model::Open(dir.path()));
+      const auto pool = MakeThreadPool(1);
+      LoadOptions load;
+      load.weights = keep;
+      std::int64_t allocated = 0;
+      const Count count = CountIn([&] { allocated = Need(model::LoadOpened(opened, load, *pool)).weight_bytes(); });
+      EXPECT_EQ(allocated, model::PlannedWeightBytes(opened, keep));
+      EXPECT_EQ(allocated, count.mapped_bytes);
+      load.memory = allocated - 1;
+      const Count refused = CountIn([&] { EXPECT_FALSE(model::LoadOpened(opened, load, *pool).ok()); });
+      EXPECT_EQ(refused.maps, 0) << "refused before anything is allocated";
+      load.memory = allocated;
+      EXPECT_TRUE(model::LoadOpened(opened, load, *pool).ok());
+    }
+  }
+}
+
+TEST(Step, AllocatesNothing) {
+  std::vector<Model> models;
+  for (const TinyOptions& options : Families()) models.push_back(TinyModel(options, 3, WeightDType::kBF16));
+  const auto pool = MakeThreadPool(2);
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    for (const Mode mode : {Mode::kAuto, Mode::kRole, Mode::kMha, Mode::kAbsorb}) {
+      SCOPED_TRACE("model " + std::to_string(i) + ", " + ModeName(mode));
+      EngineOptions options;
+      options.mode = mode;
+      options.context = 300;
+      options.max_sequences = 3;
+      options.prefill_chunk = 24;
+      options.page_tokens = 16;
+      options.expand_bytes = 0;
+      Engine engine = Need(Engine::Create(models[i], options, *pool));
+      std::vector<SequenceId> ids;
+      for (const std::int64_t size : {100, 7, 60}) {
+        Request request;
+        request.prompt = RandomIds(size, models[i].info().vocab_size, 6);
+        request.max_tokens = 40;
+        request.prompt_logprobs = size == 60;
+        request.sampling.temperature = size == 7 ? 1 : 0;
+        request.sampling.top_p = 0.9;
+        request.sampling.repetition_penalty = 1.1;
+        ids.push_back(Need(engine.Submit(request)));
+      }
+      const Count count = CountIn([&] {
+        for (int step = 0; engine.Step(); ++step) {
+          if (step == 3) engine.Preempt(ids[0]);
+          if (step == 20) engine.Preempt(ids[2]);
+        }
+      });
+      for (const SequenceId id : ids) EXPECT_EQ(engine.Get(id).output().size(), 40U);
+      EXPECT_EQ(count.news, 0);
+      EXPECT_EQ(count.maps, 0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mla::testing

@@ -1,0 +1,1 @@
+mla_test(model model)
