@@ -118,7 +118,7 @@ std::size_t Sampler::KeepInOrder(const SamplingParams& params, const Weight& wei
   std::size_t kept = 0;
   for (const Candidate& c : candidates_) {
     const double w = weight(c);
-    if (w < params.min_p) continue;
+    if (w < params.min_p || w == 0) continue;  // 0: never drawn, not even by the last one's rounding
     candidates_[kept] = c;
     weights_[kept++] = w;
   }
@@ -133,11 +133,10 @@ std::int32_t Sampler::Choose(const SamplingParams& params, std::span<const float
     candidates_[i] = {logit, static_cast<std::int32_t>(i)};
   }
   Penalise(params.repetition_penalty, seen);
-  if (params.temperature == 0) {
-    return std::max_element(candidates_.begin(), candidates_.end(),
-                            [](const Candidate& a, const Candidate& b) { return a.logit < b.logit; })
-        ->id;
-  }
+  const auto best = std::max_element(candidates_.begin(), candidates_.end(),
+                                     [](const Candidate& a, const Candidate& b) { return a.logit < b.logit; });
+  // Likelihoods relative to an infinity are no numbers: there is nothing to draw.
+  if (params.temperature == 0 || std::isinf(best->logit)) return best->id;
   const std::size_t kept = Keep(params);
   double total = 0;
   for (std::size_t i = 0; i < kept; ++i) total += weights_[i];
