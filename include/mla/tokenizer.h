@@ -48,8 +48,8 @@ class Tokenizer {
   std::int32_t vocab_size() const;
   std::optional<std::int32_t> bos_id() const;
   std::optional<std::int32_t> eos_id() const;
-  // Whether a prompt begins with BOS: tokenizer_config.json's add_bos_token; where it does not say, whether the template
-  // of tokenizer.json's post-processor puts BOS first.
+  // Whether a prompt begins with BOS: tokenizer_config.json's add_bos_token; where it does not say, whether the
+  // template of tokenizer.json's post-processor puts BOS first.
   bool add_bos() const;
 
  private:

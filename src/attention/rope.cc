@@ -32,8 +32,8 @@ std::vector<double> Frequencies(const RopeSpec& spec) {
   for (std::int64_t i = 0; i < pairs; ++i) {
     double f = std::pow(spec.theta, -2.0 * static_cast<double>(i) / static_cast<double>(spec.dim));
     if (spec.scaling == RopeScaling::kYarn) {
-      // 0: this pair turns often enough to be left alone; 1: it is stretched by the whole factor. A ramp of no width gets
-      // one of 1e-3, as in DeepSeek's code.
+      // 0: this pair turns often enough to be left alone; 1: it is stretched by the whole factor. A ramp of no width
+      // gets one of 1e-3, as in DeepSeek's code.
       const double width = high == low ? 1e-3 : high - low;
       const double ramp = std::clamp((static_cast<double>(i) - low) / width, 0.0, 1.0);
       f = f / spec.factor * ramp + f * (1 - ramp);

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 
-#include "layers/transformer.h"
 #include "mla/cache.h"
 #include "mla/engine.h"
 #include "model/model.h"

@@ -4,6 +4,7 @@
 
 #include "contract/config.h"
 #include "contract/generation.h"
+#include "layers/transformer.h"  // engines make transformers over a model: they include this header for it
 #include "mla/model.h"
 #include "weights/weights.h"
 
