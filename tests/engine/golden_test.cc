@@ -144,6 +144,8 @@ TEST_P(GoldenPrompt, InEveryModeChunkAndThreadCount) {
     ASSERT_EQ(pool->workers(), threads);
     for (const Mode mode : kModes) {
       for (const std::int64_t chunk : kChunks) {
+        // 721 tokens one by one take seconds: once for each mode. invariance_test holds bits over threads and chunks.
+        if (expected.ids.size() > 500 && chunk == 1 && threads > 1) continue;
         SCOPED_TRACE(std::string(ModeName(mode)) + ", chunk " + std::to_string(chunk) + ", threads " +
                      std::to_string(threads));
         EngineOptions options;

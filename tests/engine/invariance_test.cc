@@ -237,20 +237,21 @@ class Hits : public Invariance {
   }
 };
 
+// The donor goes on meanwhile: a page that both wrote would show in either.
 TEST_P(Hits, OfPromptPages) {
-  const Request base = RequestOf(model(), 100, 10, 51);
+  const Request base = RequestOf(model(), 100, 30, 51);
   for (const std::int64_t common : {5, 16, 37, 96, 99}) {
     SCOPED_TRACE("common " + std::to_string(common));
     const auto pool = MakeThreadPool(2);
     Engine engine = Need(Engine::Create(model(), HitOptions(), *pool));
     const SequenceId donor = Need(engine.Submit(base));
-    RunAll(&engine, {donor});
+    while (engine.Get(donor).logprobs.size() < 3) ASSERT_TRUE(engine.Step());
     const std::int64_t free = engine.free_pages();
     const Request request = Sampled(Branch(base, common, 120, 20, 52), 3);
     const std::int64_t rows = engine.stats().prompt_rows;
     const SequenceId id = Need(engine.Submit(request, donor));
     EXPECT_EQ(engine.free_pages(), free) << "sharing takes no page";
-    RunAll(&engine, {id});
+    RunAll(&engine, {id, donor});
     EXPECT_EQ(engine.stats().prompt_rows - rows, 120 - common / kPageTokens * kPageTokens);
     Expect(engine, id, request, "a hit");
     Expect(engine, donor, base, "its donor");
@@ -261,14 +262,17 @@ TEST_P(Hits, OfADonorAtWorkThatGoesAway) {
   const Request base = RequestOf(model(), 100, 30, 61);
   const Request request = Branch(base, 80, 110, 20, 62);
   // After so many steps of 20 rows the donor has 20, 40, .. rows, the last page begun but not complete.
-  for (const int steps : {0, 1, 2, 3, 8}) {
-    SCOPED_TRACE("donor's steps " + std::to_string(steps));
+  for (const int run : {0, 1, 2, 3, 8, 101, 102, 103}) {
+    const int steps = run % 100;
+    const bool gone_at_once = run > 100;
+    SCOPED_TRACE("donor's steps " + std::to_string(run));
     const auto pool = MakeThreadPool(1);
     Engine engine = Need(Engine::Create(model(), HitOptions(), *pool));
     const SequenceId donor = Need(engine.Submit(base));
     for (int i = 0; i < steps; ++i) ASSERT_TRUE(engine.Step());
     const SequenceId id = Need(engine.Submit(request, donor));
     const SequenceId heir = Need(engine.Submit(request, id));
+    if (gone_at_once) engine.Preempt(donor);  // before it makes the rows that it had not
     ASSERT_TRUE(engine.Step());
     engine.Preempt(donor);
     ASSERT_TRUE(engine.Step());
