@@ -112,6 +112,7 @@ TEST_P(Invariance, OfThreadsChunksAndPages) {
                    "threads " + std::to_string(v.threads) + ", chunk " + std::to_string(v.chunk) + ", page tokens " +
                        std::to_string(v.page_tokens) + ", sequences " + std::to_string(v.max_sequences));
   }
+  EXPECT_EQ(expected.size(), 1U) << "auto chose by the chunk at hand";
 }
 
 TEST_P(Invariance, OfBatchNeighbours) {
@@ -341,7 +342,8 @@ TEST(Auto, AHitMayChangeTheFormAndSaysSo) {
     options.max_sequences = 2;
     options.page_tokens = 16;
     // Rates that tip every model's choice, so that the test does not hang on its dims.
-    options.form_table = {"test", 1.0, 1.0, 4.0, 1.0};
+    options.form_table.id = "test";
+    options.form_table.mha_rate = 4;
     Engine engine = Need(Engine::Create(model, options, *pool));
     Request base = RequestOf(model, 200, 4, 81);
     base.prompt_logprobs = false;
