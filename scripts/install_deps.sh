@@ -4,6 +4,8 @@
 #   scripts/install_deps.sh            to build the program
 #   scripts/install_deps.sh --tests    and the tests
 #   scripts/install_deps.sh --checks   and the checks of format and lint
+#   scripts/install_deps.sh --bench    to build the benchmarks (-DMLA_BENCH=ON)
+#   scripts/install_deps.sh --fuzz     to build the fuzz targets (preset fuzz)
 set -euo pipefail
 
 build=(
@@ -26,12 +28,21 @@ checks=(
   clang-tidy            # scripts/tidy.sh
 )
 
+bench=(
+  libbenchmark-dev      # Google Benchmark
+)
+fuzz=(
+  clang                 # libFuzzer comes with it
+)
+
 wanted=("${build[@]}")
 for flag in "$@"; do
   case "$flag" in
     --tests) wanted+=("${tests[@]}") ;;
+    --bench) wanted+=("${bench[@]}") ;;
+    --fuzz) wanted+=("${fuzz[@]}") ;;
     --checks) wanted+=("${tests[@]}" "${checks[@]}") ;;
-    *) echo "usage: scripts/install_deps.sh [--tests] [--checks]" >&2; exit 2 ;;
+    *) echo "usage: scripts/install_deps.sh [--tests] [--checks] [--bench] [--fuzz]" >&2; exit 2 ;;
   esac
 done
 

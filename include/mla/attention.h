@@ -29,6 +29,7 @@ enum class Form : std::uint8_t { kMha, kAbsorbed };
 // "mha", "absorbed".
 const char* FormName(Form form);
 
+// All positive but P; a caller's dims that are not are a bug of the caller, and abort.
 struct MlaDims {
   std::int64_t num_attention_heads = 0;  // H
   std::int64_t qk_nope_head_dim = 0;     // N
@@ -89,7 +90,8 @@ class KvBWeights {
 
 // A sequence's part in a call.
 struct AttentionSequence {
-  // Page ids: position p lies in page pages[p / page_tokens]. Entries past the last key's page are never read.
+  // Page ids: position p lies in page pages[p / page_tokens]; enough of them for the keys. Entries past the last key's
+  // page are never read.
   std::span<const std::int32_t> pages;
   std::int64_t first_row = 0;  // its rows in q and out: [first_row, first_row + rows)
   std::int64_t rows = 0;       // T, may be 0
@@ -120,7 +122,8 @@ class MlaAttention {
     std::string kernels;  // "" for the fastest, or "portable", "avx2", "avx512"
   };
 
-  // Fails where the kernels are unknown or not for this machine, or memory can't be had.
+  // Precondition: dims (P may be 0), max_rows, max_keys and workers are positive. Fails where the kernels are unknown
+  // or not for this machine, or memory can't be had.
   static Result<MlaAttention> Create(const Options& options);
   // What Create will allocate.
   static std::int64_t WorkspaceBytes(const Options& options);
@@ -159,15 +162,19 @@ FormWork WorkOf(Form form, const MlaDims& dims, std::int64_t rows, std::int64_t 
 // admitted; its id goes into reports.
 struct FormTable {
   std::string id = "analytic-1";  // equal rates: multiply-adds alone decide
+  // Rows of the chunks that a prompt is priced in: expansion is paid again for each. Part of the table, not the chunk
+  // that an engine happens to run, so that no bit depends on how a prompt is cut.
+  std::int64_t chunk = 512;
+  // Relative multiply-adds a second, all positive.
   double expand_rate = 1;
   double absorb_rate = 1;
   double mha_rate = 1;
   double absorbed_rate = 1;
 };
 
-// The cheaper form of a prompt's rows [first, first + rows) when they run in chunks of `chunk` rows: expansion is paid
-// again for every chunk. A pure function of its arguments; ties go to the absorbed form.
-Form ChooseForm(const FormTable& table, const MlaDims& dims, std::int64_t first, std::int64_t rows, std::int64_t chunk);
+// The cheaper form of a prompt's rows [first, first + rows) when they run in chunks of table.chunk rows. A pure
+// function of its arguments; ties go to the absorbed form.
+Form ChooseForm(const FormTable& table, const MlaDims& dims, std::int64_t first, std::int64_t rows);
 
 }  // namespace mla
 

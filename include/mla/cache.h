@@ -51,7 +51,10 @@ CacheLayout MakeLatentLayout(std::int64_t kv_lora_rank, std::int64_t qk_rope_hea
 // scheduler's.
 class PagePool {
  public:
+  // Precondition: 0 <= pages < 2^31. Throws std::bad_alloc where memory for the counts can't be had.
   explicit PagePool(std::int64_t pages);
+  // What it allocates.
+  static std::int64_t Bytes(std::int64_t pages) { return pages * 2 * static_cast<std::int64_t>(sizeof(std::int32_t)); }
 
   // A page with one holder, or -1 where none is free: a normal answer that the scheduler acts on.
   std::int32_t Take();
@@ -87,7 +90,8 @@ struct CacheLayerView {
 // The memory of all layers' pages. Rows may be read and written from several threads, each row by one at a time.
 class LatentCache {
  public:
-  // Fails where the memory can't be had. Pages are zero until written.
+  // Precondition: pages >= 0, and the layout's bytes fit in 63 bits. Fails where the memory can't be had. Pages are
+  // zero until written.
   static Result<LatentCache> Create(const CacheLayout& layout, std::int64_t pages);
 
   LatentCache(LatentCache&&) noexcept;
@@ -98,6 +102,7 @@ class LatentCache {
   std::int64_t pages() const;
   // What was allocated: layout().StorageBytes(pages()).
   std::int64_t bytes() const;
+  // Precondition: layer is in [0, layout().layers).
   CacheLayerView Layer(std::int64_t layer) const;
 
  private:

@@ -48,7 +48,7 @@ struct MemoryPlan {
   std::int64_t weights = 0;
   std::int64_t cache = 0;
   std::int64_t workspace = 0;  // a step's, attention's, logits and sampling
-  std::int64_t tables = 0;     // rope
+  std::int64_t tables = 0;     // rope, page counts
   std::int64_t total() const { return weights + cache + workspace + tables; }
 };
 
@@ -83,10 +83,11 @@ struct EngineStats {
   std::int64_t absorbed_steps = 0;
   std::int64_t prompt_rows = 0;  // rows run, replayed ones included
   std::int64_t generated_rows = 0;
-  AttentionCounters attention;  // summed over layers
+  AttentionCounters attention;  // of one layer: all layers do the same
 };
 
-// Sequences share the weights, the cache and each step. Not thread-safe: one caller at a time.
+// Sequences share the weights, the cache and each step. Not thread-safe: one caller at a time, and engines that share
+// an executor take turns. An id that Submit did not give, or that was released, is a bug of the caller and aborts.
 class Engine {
  public:
   // `model` and `executor` outlive the engine. Fails where an option is out of its range or memory can't be had.
@@ -106,7 +107,8 @@ class Engine {
   Result<SequenceId> Submit(const Request& request, std::optional<SequenceId> donor = std::nullopt);
 
   // Runs one step: each unfinished sequence's next prompt chunk or next token, in order of admission, as far as
-  // the step's rows and the pages go. False where there was nothing to run: all are finished, or wait for pages.
+  // the step's rows and the pages go. False where there was nothing to run: all are finished, or wait for pages that
+  // others hold; whom to preempt or release then is the caller's choice.
   bool Step();
 
   // Gives a sequence's pages back. Its rows are computed again, each in its own form, when Step reaches it: the same
@@ -117,8 +119,9 @@ class Engine {
   SequenceView Get(SequenceId id) const;
   void Release(SequenceId id);
 
-  // One request from admission to its end. `sink` gets each output id with its log-probability as it comes, and ends
-  // the generation by returning false (the finish reason is then kNone). The sequence is released.
+  // One request from admission to its end. `sink`, which does not throw, gets each output id with its log-probability
+  // as it comes, and ends the generation by returning false (the finish reason is then kNone). The sequence is
+  // released.
   struct Completion {
     std::vector<std::int32_t> ids;  // output
     std::vector<float> logprobs;

@@ -20,7 +20,7 @@ struct LoadOptions {
   WeightDType weights = WeightDType::kBF16;
   // Bytes of memory that weights may take; 0: no bound. Refused before anything is allocated.
   std::int64_t memory = 0;
-  // Tensors' bytes read so far and in all, from the loading thread.
+  // Tensors' bytes read so far and in all, from the loading thread. Does not throw.
   std::function<void(std::int64_t done, std::int64_t total)> progress;
 };
 

@@ -14,7 +14,7 @@ struct SamplingParams {
   double top_p = 1;               // keep the smallest set of largest that reaches this probability; (0, 1]
   double min_p = 0;               // drop what is less likely than this share of the likeliest; [0, 1]
   double repetition_penalty = 1;  // logits of tokens seen (prompt and output) are divided by it where positive,
-                                  // multiplied where negative; > 0, 1: off
+                                  // multiplied where negative; in (0, 100], 1: off
   std::uint64_t seed = 0;         // draws are keyed by (seed, sample, position): the same on every run
   std::uint64_t sample = 0;       // index among samples of one prompt
 };

@@ -53,6 +53,8 @@ class Tokenizer {
   bool add_bos() const;
 
  private:
+  static Result<Tokenizer> LoadFiles(const std::string& dir);
+
   struct Impl;
   explicit Tokenizer(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

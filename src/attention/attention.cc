@@ -82,7 +82,9 @@ void MlaAttention::Run(const CacheLayerView& cache, const KvBWeights& weights,
   std::int64_t mha_rows = 0;
   std::int64_t absorbed_rows = 0;
   for (const AttentionSequence& s : sequences) {
+    MLA_CHECK_LE(0, s.rows);
     MLA_CHECK_LE(s.rows, s.keys);
+    MLA_CHECK_LE(s.keys, static_cast<std::int64_t>(s.pages.size()) * cache.page_tokens);
     MLA_CHECK_LE(s.keys, impl.options.max_keys);
     (s.form == Form::kMha ? mha_rows : absorbed_rows) += s.rows;
   }

@@ -20,8 +20,8 @@ FormWork WorkOf(Form form, const MlaDims& dims, std::int64_t rows, std::int64_t 
   return {t * r * h * (n + v), h * pairs * (2 * r + p)};
 }
 
-Form ChooseForm(const FormTable& table, const MlaDims& dims, std::int64_t first, std::int64_t rows,
-                std::int64_t chunk) {
+Form ChooseForm(const FormTable& table, const MlaDims& dims, std::int64_t first, std::int64_t rows) {
+  const std::int64_t chunk = table.chunk;
   MLA_CHECK_LT(0, chunk);
   double mha = 0;
   double absorbed = 0;

@@ -11,10 +11,14 @@ ops::PackedFormat FormatOf(WeightDType keep) {
 
 void Place(ops::PackedFormat format, std::int64_t n, std::int64_t k, std::int64_t count, Carver* carver,
            std::vector<ops::PackedMatrix>* out) {
+  ops::PackedMatrix m{format, n, k, nullptr};
+  // Panels are whole cache lines, so that heads can lie side by side. Planning takes one step, however many heads.
+  static_assert(ops::PackedBytes(ops::PackedFormat::kBF16, 1, 1) % Carver::kAlignment == 0);
+  std::byte* data = carver->Take<std::byte>(count * m.bytes());
+  if (out == nullptr) return;
   for (std::int64_t h = 0; h < count; ++h) {
-    ops::PackedMatrix m{format, n, k, nullptr};
-    m.data = carver->Take<std::byte>(m.bytes());
-    if (out != nullptr) out->push_back(m);
+    m.data = data + h * m.bytes();
+    out->push_back(m);
   }
 }
 

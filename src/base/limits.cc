@@ -72,7 +72,9 @@ std::int64_t CgroupMemoryLeft() {
   for (const Cgroup& group : CgroupsOf("memory")) {
     const auto limit = ReadNumber(group.folder + (group.v2 ? "/memory.max" : "/memory.limit_in_bytes"));
     const auto used = ReadNumber(group.folder + (group.v2 ? "/memory.current" : "/memory.usage_in_bytes"));
-    if (!limit) continue;
+    const auto high = group.v2 ? ReadNumber(group.folder + "/memory.high") : std::nullopt;
+    if (!limit && !high) continue;
+    const std::int64_t bound = std::min(limit.value_or(kUnlimited), high.value_or(kUnlimited));
     // Page cache is charged to the group and can be reclaimed: count the file pages as free.
     std::int64_t reclaimable = 0;
     std::ifstream stat(group.folder + "/memory.stat");
@@ -81,8 +83,7 @@ std::int64_t CgroupMemoryLeft() {
       stat >> value;
       if (key == "inactive_file" || key == "active_file") reclaimable += value;
     }
-    left =
-        std::min(left, std::max<std::int64_t>(0, *limit - std::max<std::int64_t>(0, used.value_or(0) - reclaimable)));
+    left = std::min(left, std::max<std::int64_t>(0, bound - std::max<std::int64_t>(0, used.value_or(0) - reclaimable)));
   }
   return left;
 }

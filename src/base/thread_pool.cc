@@ -46,6 +46,7 @@ T AwaitChange(const std::atomic<T>& value, T old) {
 class ThreadPool final : public Executor {
  public:
   explicit ThreadPool(int threads) {
+    threads_.reserve(static_cast<std::size_t>(threads));
     try {
       for (; workers_ < threads; ++workers_) {
         threads_.emplace_back([this, worker = workers_] { WorkerLoop(worker); });

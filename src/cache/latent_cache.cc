@@ -49,7 +49,7 @@ std::int64_t LatentCache::bytes() const { return impl_->storage.bytes(); }
 
 CacheLayerView LatentCache::Layer(std::int64_t layer) const {
   const CacheLayout& layout = impl_->layout;
-  MLA_CHECK_LT(layer, layout.layers);
+  MLA_CHECK(layer >= 0 && layer < layout.layers);
   const CacheSegment& latent = layout.segments[0];
   const CacheSegment& rope = layout.segments[1];
   CacheLayerView view;

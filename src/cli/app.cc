@@ -1,6 +1,9 @@
 #include "cli/app.h"
 
+#include <cstdio>
 #include <exception>
+#include <iostream>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -41,7 +44,8 @@ int RunApp(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? kDone : kUsage;
+    if (app.exit(e) != 0) return kUsage;
+    return std::cout.flush() && std::fflush(stdout) == 0 ? kDone : kFailed;  // --help, --version
   }
   for (const auto& [name, action] : actions) {
     if (app.got_subcommand(name)) return action();

@@ -22,8 +22,8 @@ namespace fs = std::filesystem;
 bool HasSafetensors(const std::string& path) {
   std::error_code ignored;
   if (!fs::is_directory(path, ignored)) return false;
-  for (const fs::directory_entry& entry : fs::directory_iterator(path, ignored)) {
-    const std::string name = entry.path().filename().string();
+  for (fs::directory_iterator entry(path, ignored), end; !ignored && entry != end; entry.increment(ignored)) {
+    const std::string name = entry->path().filename().string();
     if (name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json")) return true;
   }
   return false;

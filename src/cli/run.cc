@@ -1,5 +1,6 @@
 // mla run MODEL [PROMPT]: the continuation of a prompt, streamed.
 #include <chrono>
+#include <filesystem>
 #include <memory>
 
 #include <CLI/CLI.hpp>
@@ -122,6 +123,7 @@ Result<bool> RunEngine(const RunOptions& o, const model::Opened& opened, const R
   MLA_ASSIGN_OR_RETURN(Engine engine, Engine::Create(model, engine_options, *pool));
   progress.Update(1, 1);
   report->load_seconds = Since(begin);
+  report->threads = pool->workers();  // fewer than asked where the system gives no more
 
   const InterruptScope interrupt;
   MLA_ASSIGN_OR_RETURN(const SequenceId id, engine.Submit(request));
@@ -135,17 +137,19 @@ Result<bool> RunEngine(const RunOptions& o, const model::Opened& opened, const R
   return interrupted;
 }
 
-Result<int> Run(const RunOptions& o) {
+Result<int> Run(const RunOptions& o, const Log& log) {
   MLA_ASSIGN_OR_RETURN(const model::Opened opened, model::Open(o.model));
   std::optional<Tokenizer> tokenizer;
   if (!o.ids) {
     MLA_ASSIGN_OR_RETURN(tokenizer, Tokenizer::Load(o.model));
   } else if (auto found = Tokenizer::Load(o.model); found.ok()) {
     tokenizer = std::move(found).value();  // only to show text; --ids needs none
+  } else if (std::filesystem::exists(o.model + "/tokenizer.json")) {
+    log->warn("ids are shown in place of text: {}", found.error().message);
   }
   const Tokenizer* text = tokenizer ? &*tokenizer : nullptr;
   RunReport report;
-  MLA_ASSIGN_OR_RETURN(report.prompt_ids, PromptIds(o, text, opened.info.bos_id));
+  MLA_ASSIGN_OR_RETURN(report.prompt_ids, PromptIds(o, text, opened.info));
   report.has_text = text != nullptr;
   report.threads = o.threads > 0 ? o.threads : UsableCpus();
   const Request request = RequestOf(o, opened, text, report.prompt_ids);
@@ -178,7 +182,7 @@ Action AddRun(CLI::App& app, const Log& log) {
   auto options = std::make_shared<RunOptions>();
   AddRunFlags(*command, options.get());
   return [options, log] {
-    const Result<int> result = Run(*options);
+    const Result<int> result = Run(*options, log);
     if (result.ok()) return *result;
     log->error("{}", result.error().message);
     return kFailed;

@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "contract/tensors.h"
 #include "reference/reference.h"
 #include "sampler/sampler.h"
 
@@ -23,13 +22,18 @@ double LogProbability(std::span<const double> logits, std::int32_t id) {
   return logits[static_cast<std::size_t>(id)] - largest - std::log(sum);
 }
 
-MemoryPlan Planned(const contract::ModelConfig& c, std::int64_t context) {
-  const contract::ParameterCount parameters = contract::CountParameters(c);
+// Weights as the reference keeps them, keys and values of every head, and a chunk's logits. The caches grow by
+// doubling: for a moment the old one stands beside the new.
+MemoryPlan Planned(const contract::ModelConfig& c, const io::Checkpoint& checkpoint, std::int64_t context,
+                   std::int64_t chunk) {
+  std::int64_t parameters = 0;
+  for (const io::Tensor& tensor : checkpoint.tensors()) parameters += tensor.elements();
   constexpr auto kDouble = static_cast<std::int64_t>(sizeof(double));
   MemoryPlan plan;
-  plan.weights = (parameters.total + parameters.mtp) * kDouble;
+  plan.weights = parameters * kDouble;
   plan.cache = context * c.num_hidden_layers * c.num_attention_heads *
-               (c.qk_nope_head_dim + c.qk_rope_head_dim + c.v_head_dim) * kDouble;
+               (c.qk_nope_head_dim + c.qk_rope_head_dim + c.v_head_dim) * kDouble * 2;
+  plan.workspace = std::min(chunk, context) * c.vocab_size * kDouble;
   return plan;
 }
 
@@ -86,7 +90,7 @@ std::vector<double> RunPrompt(const Loop& loop, reference::ReferenceModel::State
 Result<bool> RunExplicit(const ExplicitRun& run, const std::function<bool()>& stop, Streamer& streamer,
                          RunReport* report) {
   const contract::ModelConfig& config = run.opened.config;
-  report->memory = Planned(config, run.context);
+  report->memory = Planned(config, run.opened.checkpoint, run.context, run.chunk);
   if (report->memory.total() > run.memory_limit) {
     return Error{
         fmt::format("memory: the float64 reference needs {} (weights {}, keys and values {}) and {} may be used",

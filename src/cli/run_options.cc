@@ -16,14 +16,55 @@
 namespace mla::cli {
 namespace {
 
-constexpr std::size_t kMostPromptBytes = std::size_t{64} << 20;
+constexpr std::size_t kMostPromptBytes = std::size_t{64} << 20;  // what is read; PromptIds says what can fit
+
+Result<std::vector<std::int32_t>> ParseIds(const std::string& text) {
+  std::vector<std::int32_t> ids;
+  const char* at = text.data();
+  const char* end = at + text.size();
+  while (at != end) {
+    while (at != end && *at == ' ') ++at;
+    std::int32_t id = 0;
+    const auto [next, fault] = std::from_chars(at, end, id);
+    at = next;
+    while (at != end && *at == ' ') ++at;
+    if (fault != std::errc() || (at != end && *at != ',') || (at != end && at + 1 == end)) {
+      return Error{
+          fmt::format("--ids: expected whole numbers with commas between them, found '{}'", text.substr(0, 60))};
+    }
+    ids.push_back(id);
+    if (at != end) ++at;
+  }
+  return ids;
+}
+
+// A flag's check out of a parser's verdict: its message, or nothing where the text is right.
+template <class Parse>
+auto Checked(const Parse& parse) {
+  return [&parse](const std::string& text) {
+    const auto parsed = parse(text);
+    return parsed.ok() ? std::string() : parsed.error().message;
+  };
+}
+
+// A number from low (itself allowed only where `closed`) to high; NaN is none.
+auto NumberIn(double low, bool closed, double high) {
+  return [=](const std::string& text) {
+    double value = 0;
+    const bool read = CLI::detail::lexical_cast(text, value);
+    if (read && (closed ? value >= low : value > low) && value <= high) return std::string();
+    return fmt::format("expected a number {} {} and at most {}, found '{}'", closed ? "from" : "above", low, high,
+                       text);
+  };
+}
 
 void AddPromptFlags(CLI::App& c, RunOptions* o) {
   c.add_option("MODEL", o->model, "Folder with config.json, *.safetensors and tokenizer.json")->required();
   auto* prompt =
       c.add_option("PROMPT", o->prompt, "Text to continue; without one it is read from --prompt-file or stdin");
   auto* file = c.add_option("--prompt-file", o->prompt_file, "File whose whole text is the prompt");
-  auto* ids = c.add_option("--ids", o->ids, "Token ids for a prompt, as 0,3,17: taken as they are, needs no tokenizer");
+  auto* ids = c.add_option("--ids", o->ids, "Token ids for a prompt, as 0,3,17: taken as they are, needs no tokenizer")
+                  ->check(Checked(ParseIds));
   file->excludes(prompt);
   ids->excludes(prompt)->excludes(file);
   c.add_flag("--special", o->special,
@@ -46,7 +87,8 @@ void AddComputeFlags(CLI::App& c, RunOptions* o) {
   c.add_option("--kv-dtype", o->kv_dtype, "How cache rows are kept: bf16 or f32")
       ->check(CLI::IsMember({"bf16", "f32"}))
       ->capture_default_str();
-  c.add_option("--kernels", o->kernels, "Kernels to use instead of the fastest: portable, avx2, avx512");
+  c.add_option("--kernels", o->kernels, "Kernels to use instead of the fastest")
+      ->check(CLI::IsMember({"portable", "avx2", "avx512"}));
   c.add_option("--prefill-chunk", o->prefill_chunk, "Prompt tokens a step; no result depends on it")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
       ->capture_default_str();
@@ -54,7 +96,8 @@ void AddComputeFlags(CLI::App& c, RunOptions* o) {
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 31))
       ->capture_default_str();
   c.add_option("--memory", o->memory,
-               "Bytes that weights, cache and workspace may take, as 8G or 512MiB; else what the machine leaves");
+               "Bytes that weights, cache and workspace may take, as 8G or 512MiB; else what the machine leaves")
+      ->check(Checked(ParseSize));
 }
 
 void AddSamplingFlags(CLI::App& c, RunOptions* o) {
@@ -62,11 +105,15 @@ void AddSamplingFlags(CLI::App& c, RunOptions* o) {
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 31))
       ->capture_default_str();
   c.add_flag("--ignore-eos", o->ignore_eos, "Go on past the end-of-sequence token");
-  c.add_option("--temperature", o->temperature, "0 is greedy; default: generation_config.json's, else 0");
-  c.add_option("--top-k", o->top_k, "Draw from the k likeliest; 0: all");
-  c.add_option("--top-p", o->top_p, "Draw from the likeliest that reach this probability");
-  c.add_option("--min-p", o->min_p, "Drop what is less likely than this share of the likeliest");
-  c.add_option("--repetition-penalty", o->repetition_penalty, "Divide the logits of tokens seen by it; 1: off");
+  c.add_option("--temperature", o->temperature, "0 is greedy; default: generation_config.json's, else 0")
+      ->check(NumberIn(0, true, 100));
+  c.add_option("--top-k", o->top_k, "Draw from the k likeliest; 0: all")->check(CLI::NonNegativeNumber);
+  c.add_option("--top-p", o->top_p, "Draw from the likeliest that reach this probability")
+      ->check(NumberIn(0, false, 1));
+  c.add_option("--min-p", o->min_p, "Drop what is less likely than this share of the likeliest")
+      ->check(NumberIn(0, true, 1));
+  c.add_option("--repetition-penalty", o->repetition_penalty, "Divide the logits of tokens seen by it; 1: off")
+      ->check(NumberIn(0, false, 100));
   c.add_option("--seed", o->seed, "Of the draws: the same seed draws the same on every run")->capture_default_str();
 }
 
@@ -94,26 +141,6 @@ Result<std::string> PromptText(const RunOptions& o) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(o.prompt_file.c_str(), "rb"), std::fclose);
   if (!file) return Error{fmt::format("{}: {}", o.prompt_file, std::strerror(errno))};
   return ReadAll(file.get(), o.prompt_file);
-}
-
-Result<std::vector<std::int32_t>> ParseIds(const std::string& text) {
-  std::vector<std::int32_t> ids;
-  const char* at = text.data();
-  const char* end = at + text.size();
-  while (at != end) {
-    while (at != end && *at == ' ') ++at;
-    std::int32_t id = 0;
-    const auto [next, fault] = std::from_chars(at, end, id);
-    at = next;
-    while (at != end && *at == ' ') ++at;
-    if (fault != std::errc() || (at != end && *at != ',') || (at != end && at + 1 == end)) {
-      return Error{
-          fmt::format("--ids: expected whole numbers with commas between them, found '{}'", text.substr(0, 60))};
-    }
-    ids.push_back(id);
-    if (at != end) ++at;
-  }
-  return ids;
 }
 
 }  // namespace
@@ -167,20 +194,37 @@ Result<std::int64_t> ParseSize(const std::string& text) {
 
 Result<std::int64_t> MemoryLimit(const RunOptions& options) {
   if (options.memory.empty()) return UsableMemory();
-  return ParseSize(options.memory);
+  MLA_ASSIGN_OR_RETURN(const std::int64_t asked, ParseSize(options.memory));
+  return std::min(asked, UsableMemory());
 }
 
+namespace {
+
+// No token covers more bytes than the longest: a text past that can be refused before it is cut into tokens, which
+// takes tens of bytes of memory for each of its own.
+Status MayFit(const std::string& text, const Tokenizer& tokenizer, const ModelInfo& model) {
+  std::size_t longest = 1;
+  for (std::int32_t id = 0; id < tokenizer.vocab_size(); ++id)
+    longest = std::max(longest, tokenizer.TokenBytes(id).size());
+  if (text.size() / longest <= static_cast<std::size_t>(model.max_position_embeddings)) return {};
+  return Error{fmt::format("prompt: {} bytes are at least {} tokens, and don't fit the model's {} positions",
+                           text.size(), text.size() / longest, model.max_position_embeddings)};
+}
+
+}  // namespace
+
 Result<std::vector<std::int32_t>> PromptIds(const RunOptions& options, const Tokenizer* tokenizer,
-                                            std::optional<std::int32_t> model_bos) {
+                                            const ModelInfo& model) {
   if (options.ids) {
     MLA_ASSIGN_OR_RETURN(std::vector<std::int32_t> ids, ParseIds(*options.ids));
-    if (ids.empty() && model_bos) ids.push_back(*model_bos);
+    if (ids.empty() && model.bos_id) ids.push_back(*model.bos_id);
     return ids;
   }
   MLA_ASSIGN_OR_RETURN(const std::string text, PromptText(options));
+  MLA_RETURN_IF_ERROR(MayFit(text, *tokenizer, model));
   const auto added = options.special ? Tokenizer::AddedTokens::kParse : Tokenizer::AddedTokens::kAsText;
   MLA_ASSIGN_OR_RETURN(std::vector<std::int32_t> ids, tokenizer->Encode(text, added));
-  const auto bos = tokenizer->bos_id() ? tokenizer->bos_id() : model_bos;
+  const auto bos = tokenizer->bos_id() ? tokenizer->bos_id() : model.bos_id;
   // One BOS, never two: a template's text may bring its own.
   const bool has_bos = bos && !ids.empty() && ids.front() == *bos;
   if (bos && !has_bos && (tokenizer->add_bos() || ids.empty())) ids.insert(ids.begin(), *bos);

@@ -58,9 +58,10 @@ Result<std::int64_t> MemoryLimit(const RunOptions& options);
 Result<std::int64_t> ParseSize(const std::string& text);
 
 // The prompt's ids: from --ids as they are; else text, from the argument, the file or stdin, behind one BOS where the
-// tokenizer asks for it. An empty prompt is BOS alone. `tokenizer` is null only with --ids.
+// tokenizer asks for it. An empty prompt is BOS alone. Fails on a text that can't fit the model. `tokenizer` is null
+// only with --ids.
 Result<std::vector<std::int32_t>> PromptIds(const RunOptions& options, const Tokenizer* tokenizer,
-                                            std::optional<std::int32_t> model_bos);
+                                            const ModelInfo& model);
 
 }  // namespace mla::cli
 

@@ -67,7 +67,7 @@ void ParseDims(Fields* fields, ModelConfig* config) {
   config->intermediate_size = fields->Int("intermediate_size", 1, kMaxDim);
   config->num_hidden_layers = fields->Int("num_hidden_layers", 1, kMaxDim);
   config->num_nextn_predict_layers = fields->OptionalInt("num_nextn_predict_layers", 0, kMaxDim).value_or(0);
-  config->num_attention_heads = fields->Int("num_attention_heads", 1, kMaxDim);
+  config->num_attention_heads = fields->Int("num_attention_heads", 1, kMaxHeads);
   if (fields->Take("q_lora_rank") == nullptr) {
     fields->Fail("q_lora_rank", fmt::format("a whole number from 1 to {}, or null", kMaxDim), "nothing");
   }

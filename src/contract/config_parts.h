@@ -11,8 +11,10 @@ namespace mla::contract {
 
 inline constexpr std::int64_t kMaxDim = std::int64_t{1} << 24;
 inline constexpr std::int64_t kMaxPositions = std::int64_t{1} << 31;  // and vocabulary
-inline constexpr std::int64_t kMaxTensors = std::int64_t{1} << 22;    // DeepSeek-V3 has 2^16.5
-inline constexpr std::int64_t kMaxParameters = std::int64_t{1} << 60;
+inline constexpr std::int64_t kMaxHeads = std::int64_t{1} << 16;
+inline constexpr std::int64_t kMaxTensors = std::int64_t{1} << 20;  // DeepSeek-V3 has 2^16.5
+// So low that padding to sixteen lanes, four bytes each and a second copy still fit in 63 bits.
+inline constexpr std::int64_t kMaxParameters = std::int64_t{1} << 50;
 
 // rope_theta, rope_scaling, rope_parameters and rope_interleave, for `rope_dim` channels.
 RopeSpec ParseRope(Fields* fields, std::int64_t rope_dim);

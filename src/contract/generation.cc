@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kMaxFileBytes = std::int64_t{16} << 20;
 constexpr std::int64_t kMaxTopK = std::int64_t{1} << 31;
-constexpr NumberRange kAboveZero = {0, false, 1e6, "a number above 0, at most 1e6"};
+constexpr NumberRange kAboveZero = {0, false, 100, "a number above 0, at most 100"};
 constexpr NumberRange kTopP = {0, false, 1, "a number above 0, at most 1"};
 constexpr NumberRange kMinP = {0, true, 1, "a number from 0 to 1"};
 

@@ -218,12 +218,12 @@ void CheckTotals(Fields* fields, const ModelConfig& config) {
                     "{} layers of {} experts",
                     kMaxTensors, layers, experts));
   };
-  if (layers > kMaxTensors || experts > kMaxTensors) return too_many();
+  if (layers > kMaxTensors || experts > kMaxTensors / 3) return too_many();
   const Totals totals = CountAll(config);
   if (!totals.tensors.fits() || totals.tensors.value() > kMaxTensors) return too_many();
   for (const Sum* sum : {&totals.total, &totals.mtp}) {
     if (!sum->fits() || sum->value() > kMaxParameters) {
-      return fields->FailText(fmt::format("dims: expected at most 2^60 parameters in all, found {}",
+      return fields->FailText(fmt::format("dims: expected at most 2^50 parameters in all, found {}",
                                           sum->fits() ? std::to_string(sum->value()) : "more than 2^63"));
     }
   }

@@ -7,6 +7,7 @@
 
 #include "base/buffer.h"
 #include "base/check.h"
+#include "base/no_throw.h"
 #include "engine/limits.h"
 #include "engine/sequence.h"
 #include "sampler/sampler.h"
@@ -51,6 +52,7 @@ struct Engine::Impl {
     batch_positions.reserve(rows);
     batch_slots.reserve(rows);
     batch_sequences.reserve(static_cast<std::size_t>(s.options.max_sequences));
+    sequences.reserve(static_cast<std::size_t>(s.options.max_sequences));
     in_step.reserve(static_cast<std::size_t>(s.options.max_sequences));
     logit_rows.reserve(rows);
     logit_wants.reserve(rows);
@@ -65,6 +67,7 @@ struct Engine::Impl {
 
   Sequence* Find(SequenceId id);
   Status Check(const Request& request) const;
+  Result<SequenceId> Admit(const Request& request, std::optional<SequenceId> donor);
   void ShareWith(const Sequence& donor, std::int64_t common, Sequence* sequence);
   std::int64_t NextRows(Sequence* s, std::int64_t room);
   void AddRows(Sequence* s, std::int64_t rows);
@@ -115,8 +118,10 @@ Result<Engine> Engine::Create(const Model& model, const EngineOptions& options, 
   MLA_ASSIGN_OR_RETURN(
       Buffer logits,
       Buffer::Allocate(engine::kLogitRows * config.vocab_size * static_cast<std::int64_t>(sizeof(float)), "logits"));
-  return Engine(
-      std::make_unique<Impl>(model, executor, sizes, std::move(transformer), std::move(cache), std::move(logits)));
+  return WithoutThrow("engine", [&]() -> Result<Engine> {
+    return Engine(
+        std::make_unique<Impl>(model, executor, sizes, std::move(transformer), std::move(cache), std::move(logits)));
+  });
 }
 
 Sequence* Engine::Impl::Find(SequenceId id) {
@@ -177,12 +182,15 @@ void Engine::Impl::ShareWith(const Sequence& donor, std::int64_t common, Sequenc
 }
 
 Result<SequenceId> Engine::Submit(const Request& request, std::optional<SequenceId> donor) {
-  Impl& impl = *impl_;
-  MLA_RETURN_IF_ERROR(impl.Check(request));
+  return WithoutThrow("sequence", [&] { return impl_->Admit(request, donor); });
+}
+
+Result<SequenceId> Engine::Impl::Admit(const Request& request, std::optional<SequenceId> donor) {
+  MLA_RETURN_IF_ERROR(Check(request));
   if (donor && request.prompt_logprobs) return Error{"prompt logprobs need every row run: not with a shared prefix"};
-  const EngineOptions& o = impl.sizes.options;
+  const EngineOptions& o = sizes.options;
   auto s = std::make_unique<Sequence>();
-  s->id = impl.next_id++;
+  s->id = next_id++;
   s->request = request;
   s->request.prompt.clear();
   s->prompt_size = static_cast<std::int64_t>(request.prompt.size());
@@ -192,14 +200,13 @@ Result<SequenceId> Engine::Submit(const Request& request, std::optional<Sequence
   s->ids.assign(request.prompt.begin(), request.prompt.end());
   s->logprobs.reserve(most_output);
   if (request.prompt_logprobs) s->prompt_logprobs.reserve(request.prompt.size() - 1);
-  s->pages.reserve(static_cast<std::size_t>(impl.sizes.layout.PagesFor(static_cast<std::int64_t>(s->ids.capacity()))));
-  const Sequence* giver = donor ? impl.Find(*donor) : nullptr;
+  s->pages.reserve(static_cast<std::size_t>(sizes.layout.PagesFor(static_cast<std::int64_t>(s->ids.capacity()))));
+  const Sequence* giver = donor ? Find(*donor) : nullptr;
   const std::int64_t common = giver != nullptr ? CommonPrefix(*giver, *s) : 0;
-  if (giver != nullptr) impl.ShareWith(*giver, common, s.get());
-  s->forms =
-      engine::AssignForms(o.mode, o.form_table, impl.model.info().dims, s->prompt_size, o.prefill_chunk, giver, common);
-  impl.sequences.push_back(std::move(s));
-  return impl.sequences.back()->id;
+  s->forms = engine::AssignForms(o.mode, o.form_table, model.info().dims, s->prompt_size, giver, common);
+  if (giver != nullptr) ShareWith(*giver, common, s.get());
+  sequences.push_back(std::move(s));
+  return sequences.back()->id;
 }
 
 // Rows that a sequence may run now, at most `room`, with pages taken for them.
@@ -372,7 +379,11 @@ Result<Engine::Completion> Engine::Generate(const Request& request, const TokenS
 }
 
 const EngineStats& Engine::stats() const {
-  impl_->stats.attention = impl_->transformer->counters();
+  // Every layer does the same: one layer's share is the step's.
+  const AttentionCounters& all = impl_->transformer->counters();
+  const std::int64_t layers = impl_->model.info().layers;
+  impl_->stats.attention = {all.absorbed_rows / layers, all.mha_rows / layers, all.mha_one_shot / layers,
+                            all.mha_in_pieces / layers, all.pieces / layers};
   return impl_->stats;
 }
 
@@ -383,7 +394,7 @@ MemoryPlan Engine::memory() const {
   memory.cache = impl_->cache.bytes();
   memory.workspace =
       transformer.workspace + impl_->logits.bytes() + sampler::Sampler::Bytes(impl_->model.info().vocab_size);
-  memory.tables = transformer.tables;
+  memory.tables = transformer.tables + PagePool::Bytes(impl_->sizes.options.cache_pages);
   return memory;
 }
 

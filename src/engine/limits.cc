@@ -38,12 +38,15 @@ Result<Sizes> Resolve(const contract::ModelConfig& config, const EngineOptions& 
   if (o.cache_pages == 0) o.cache_pages = full;
   MLA_RETURN_IF_ERROR(InRange("cache pages", o.cache_pages, 1, kMostPages));
   std::int64_t bytes = 0;
-  if (__builtin_mul_overflow(sizes.layout.bytes_per_token() * o.page_tokens, o.cache_pages, &bytes)) {
+  if (__builtin_mul_overflow(sizes.layout.bytes_per_token(), o.page_tokens, &bytes) ||
+      __builtin_mul_overflow(bytes, o.cache_pages, &bytes)) {
     return Error{
         fmt::format("cache: {} pages of {} tokens are more bytes than fit in 63 bits", o.cache_pages, o.page_tokens)};
   }
   // One prompt chunk, and a row for every other sequence, so that a long prompt never starves decoding.
   sizes.step.max_rows = o.prefill_chunk + o.max_sequences - 1;
+  const std::int64_t slots = sizes.step.max_rows * (config.moe ? config.moe->num_experts_per_tok : 1);
+  MLA_RETURN_IF_ERROR(InRange("rows of a step times experts a token", slots, 1, kMostPages));
   sizes.step.max_keys = o.context;
   sizes.step.workers = workers;
   sizes.step.expand_bytes = o.expand_bytes;
@@ -56,7 +59,7 @@ MemoryPlan Planned(const contract::ModelConfig& config, const Sizes& sizes) {
   plan.cache = sizes.layout.StorageBytes(sizes.options.cache_pages);
   plan.workspace = transformer.workspace + kLogitRows * config.vocab_size * static_cast<std::int64_t>(sizeof(float)) +
                    sampler::Sampler::Bytes(config.vocab_size);
-  plan.tables = transformer.tables;
+  plan.tables = transformer.tables + PagePool::Bytes(sizes.options.cache_pages);
   return plan;
 }
 

@@ -21,7 +21,7 @@ std::int64_t Sequence::FormEnd(std::int64_t position, std::int64_t end) const {
 }
 
 std::vector<FormRun> AssignForms(Mode mode, const FormTable& table, const MlaDims& dims, std::int64_t prompt_size,
-                                 std::int64_t chunk, const Sequence* donor, std::int64_t common) {
+                                 const Sequence* donor, std::int64_t common) {
   std::vector<FormRun> forms;
   if (donor != nullptr) {
     for (const FormRun& run : donor->forms) {
@@ -31,7 +31,7 @@ std::vector<FormRun> AssignForms(Mode mode, const FormTable& table, const MlaDim
   Form prompt = Form::kAbsorbed;
   Form output = Form::kAbsorbed;
   switch (mode) {
-    case Mode::kAuto: prompt = ChooseForm(table, dims, common, prompt_size - common, chunk); break;
+    case Mode::kAuto: prompt = ChooseForm(table, dims, common, prompt_size - common); break;
     case Mode::kRole: prompt = Form::kMha; break;
     case Mode::kMha: prompt = output = Form::kMha; break;
     case Mode::kAbsorb: break;

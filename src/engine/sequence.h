@@ -40,7 +40,7 @@ struct Sequence {
 // bit depends on page size or on how far the donor had got. The rest of the prompt and the output by mode, the prompt's
 // in auto by the cost of what follows `common`. Rule 1 of docs/design.md: fixed here, for good.
 std::vector<FormRun> AssignForms(Mode mode, const FormTable& table, const MlaDims& dims, std::int64_t prompt_size,
-                                 std::int64_t chunk, const Sequence* donor, std::int64_t common);
+                                 const Sequence* donor, std::int64_t common);
 
 }  // namespace mla::engine
 

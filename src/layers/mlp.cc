@@ -25,6 +25,13 @@ void RunDense(const MlpContext& context, const weights::Mlp& mlp, std::int64_t r
 }
 
 ops::RouterSpec SpecOf(const contract::MoeConfig& m) {
+  // RouteToken computes these two; another value of either must not pass through here unseen.
+  switch (m.scoring_func) {
+    case contract::ScoringFunc::kSigmoid: break;
+  }
+  switch (m.topk_method) {
+    case contract::TopkMethod::kNoauxTc: break;
+  }
   return {m.n_routed_experts, m.num_experts_per_tok, m.n_group,
           m.topk_group,       m.norm_topk_prob,      m.routed_scaling_factor};
 }

@@ -27,12 +27,13 @@ namespace {
 
 SamplingParams DefaultSampling(const contract::GenerationConfig& g) {
   SamplingParams s;
+  // Hugging Face applies a published penalty to greedy search too.
+  s.repetition_penalty = g.repetition_penalty.value_or(1.0);
   if (!g.do_sample) return s;
   s.temperature = g.temperature.value_or(1.0);
   s.top_k = g.top_k.value_or(0);
   s.top_p = g.top_p.value_or(1.0);
   s.min_p = g.min_p.value_or(0.0);
-  s.repetition_penalty = g.repetition_penalty.value_or(1.0);
   return s;
 }
 

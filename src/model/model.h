@@ -31,7 +31,7 @@ Result<Opened> Open(const std::string& dir);
 // Weights' bytes once loaded.
 std::int64_t PlannedWeightBytes(const Opened& opened, WeightDType keep);
 
-// Packs what Open has checked. Drops nothing else: `opened` may be thrown away afterwards.
+// Packs what Open has checked. `opened` may go afterwards.
 Result<Model> LoadOpened(const Opened& opened, const LoadOptions& options, Executor& executor);
 
 }  // namespace model

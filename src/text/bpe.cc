@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "io/quote.h"
 #include "text/byte_level.h"
 
 namespace mla::text {
@@ -50,9 +51,8 @@ Status Bpe::AddMerges(const std::vector<Merge>& merges, std::string_view where) 
     if (left_entry < 0 || right_entry < 0 || result < 0) {
       const std::string missing = left_entry < 0 ? left : right_entry < 0 ? right : left + right;
       return Error{
-          fmt::format("{}: model.merges[{}]: expected both parts and the result in the vocabulary, found no "
-                      "\"{}\"",
-                      where, rank, missing.substr(0, 80))};
+          fmt::format("{}: model.merges[{}]: expected both parts and the result in the vocabulary, found no {}", where,
+                      rank, io::Quoted(missing, 80))};
     }
     rows.push_back({left_entry, {right_entry, static_cast<std::uint32_t>(rank)}});
     result_.push_back(result);

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "io/quote.h"
 #include "text/unicode_later.h"
 #include "text/utf8.h"
 
@@ -215,7 +216,7 @@ Status Translator::Group(int depth, bool fold) {
     out_ += *opening;
     looks = *opening != "(?:" && *opening != "(?>";
   } else if (Sees("(?") || Sees("(*")) {
-    return Fail(fmt::format("a group that begins \"{}\"", pattern_.substr(at_, 3)));
+    return Fail("a group that begins " + io::Quoted(pattern_.substr(at_, 3)));
   } else {
     Take("(");
     out_ += "(?:";  // captures are never read
@@ -351,7 +352,7 @@ Result<Escape> Translator::ParseProperty(bool negated) {
   if (end == std::string_view::npos) return Fail("\\p{ without its '}'");
   const std::string_view name = pattern_.substr(at_, end - at_);
   std::optional<std::string> set = PropertySet(name);
-  if (!set) return Fail(fmt::format("the property \"{}\"", name.substr(0, 40)));
+  if (!set) return Fail("the property " + io::Quoted(name));
   at_ = end + 1;
   return Escape{true, 0, std::move(*set), negated};
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <new>
 
 #include <fmt/format.h>
 
@@ -10,6 +11,7 @@
 #include <pcre2.h>
 
 #include "base/check.h"
+#include "io/quote.h"
 
 namespace mla::text {
 namespace {
@@ -60,12 +62,12 @@ Regex::~Regex() = default;
 
 Result<Regex> Regex::Compile(std::string_view pcre, std::string_view shown) {
   const std::unique_ptr<pcre2_compile_context, FreeCompileContext> context(pcre2_compile_context_create(nullptr));
-  MLA_CHECK(context != nullptr);
+  if (context == nullptr) throw std::bad_alloc();  // the loader's catch makes an error of it
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   int code = 0;
   PCRE2_SIZE offset = 0;
   auto impl = std::make_unique<Impl>();
-  impl->shown = shown.size() > 80 ? std::string(shown.substr(0, 77)) + "..." : std::string(shown);
+  impl->shown = io::Printable(shown, 80);
   constexpr std::uint32_t kOptions = PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C;
   impl->code.reset(pcre2_compile(Bytes(pcre), pcre.size(), kOptions, &code, &offset, context.get()));
   if (impl->code == nullptr) return Error{fmt::format("{} (in its translation, at byte {})", MessageOf(code), offset)};
@@ -81,7 +83,7 @@ struct RegexMatcher::Impl {
 };
 
 RegexMatcher::RegexMatcher() : impl_(std::make_unique<Impl>()) {
-  MLA_CHECK(impl_->context != nullptr && impl_->data != nullptr);
+  if (impl_->context == nullptr || impl_->data == nullptr) throw std::bad_alloc();
   pcre2_set_heap_limit(impl_->context.get(), kHeapKib);
 }
 RegexMatcher::~RegexMatcher() = default;

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/no_throw.h"
 #include "io/json.h"
 #include "io/quote.h"
 #include "text/added_tokens.h"
@@ -126,11 +127,15 @@ Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
 
 Result<Tokenizer> Tokenizer::Load(const std::string& dir) {
+  return WithoutThrow("tokenizer", [&] { return LoadFiles(dir); });
+}
+
+Result<Tokenizer> Tokenizer::LoadFiles(const std::string& dir) {
   const std::string path = dir + "/tokenizer.json";
   std::optional<text::TokenizerFile> file;
   {
     MLA_ASSIGN_OR_RETURN(const io::JsonValue root, io::ReadJsonFile(path));
-    MLA_ASSIGN_OR_RETURN(file, text::ParseTokenizerFile(root, path));
+    MLA_ASSIGN_OR_RETURN(file, text::ParseTokenizerFile(root, io::Printable(path)));
   }
   const std::vector<text::AddedToken> added = file->added;
   const std::optional<std::string> template_prefix = file->template_prefix;
@@ -140,9 +145,9 @@ Result<Tokenizer> Tokenizer::Load(const std::string& dir) {
   std::error_code error;
   if (std::filesystem::symlink_status(config_path, error).type() != std::filesystem::file_type::not_found) {
     MLA_ASSIGN_OR_RETURN(const io::JsonValue root, io::ReadJsonFile(config_path));
-    MLA_ASSIGN_OR_RETURN(config, text::ParseTokenizerConfig(root, config_path));
+    MLA_ASSIGN_OR_RETURN(config, text::ParseTokenizerConfig(root, io::Printable(config_path)));
   }
-  MLA_RETURN_IF_ERROR(impl->Configure(config, added, template_prefix, config_path));
+  MLA_RETURN_IF_ERROR(impl->Configure(config, added, template_prefix, io::Printable(config_path)));
   return Tokenizer(std::move(impl));
 }
 

@@ -30,7 +30,7 @@ const io::Tensor& Builder::Fetch(const std::string& name) const {
 
 void Builder::Done(const io::Tensor& tensor) {
   checkpoint_->Drop(tensor);
-  read_ += tensor.bytes;
+  read_ = std::min(total_, read_ + tensor.bytes);  // tied embeddings are read twice
   if (*progress_) (*progress_)(read_, total_);
 }
 

@@ -70,7 +70,7 @@ std::string MtpPrefix(const contract::ModelConfig& c, std::int64_t i) {
   return fmt::format("model.layers.{}.", c.num_hidden_layers + i);
 }
 
-Mtp BuildMtp(Builder& b, const contract::ModelConfig& c, std::int64_t i, MtpExtras extras) {
+Mtp BuildMtp(Builder& b, const contract::ModelConfig& c, std::int64_t i, MtpExtra extra) {
   const std::string prefix = MtpPrefix(c, i);
   Mtp mtp;
   mtp.enorm = b.Vector(prefix + "enorm.weight", c.hidden_size);
@@ -78,19 +78,22 @@ Mtp BuildMtp(Builder& b, const contract::ModelConfig& c, std::int64_t i, MtpExtr
   mtp.eh_proj = b.Matrix({{prefix + "eh_proj.weight", c.hidden_size}}, 2 * c.hidden_size);
   mtp.layer = BuildLayer(b, c, c.num_hidden_layers + i);
   mtp.norm = b.Vector(prefix + "shared_head.norm.weight", c.hidden_size);
-  if (extras.embed) mtp.embed = b.Table(prefix + "embed_tokens.weight", c.vocab_size, c.hidden_size);
-  if (extras.head) mtp.head = b.Matrix({{prefix + "shared_head.head.weight", c.vocab_size}}, c.hidden_size);
+  if (extra.embed) mtp.embed = b.Table(prefix + "embed_tokens.weight", c.vocab_size, c.hidden_size);
+  if (extra.head) mtp.head = b.Matrix({{prefix + "shared_head.head.weight", c.vocab_size}}, c.hidden_size);
   return mtp;
 }
 
-ModelWeights Build(Builder& b, const contract::ModelConfig& c, MtpExtras extras) {
+ModelWeights Build(Builder& b, const contract::ModelConfig& c, const MtpExtras& extras) {
   const char* embed = "model.embed_tokens.weight";
   ModelWeights w;
   w.embed = b.Table(embed, c.vocab_size, c.hidden_size);
   for (std::int64_t i = 0; i < c.num_hidden_layers; ++i) w.layers.push_back(BuildLayer(b, c, i));
   w.norm = b.Vector("model.norm.weight", c.hidden_size);
   w.lm_head = b.Matrix({{c.tie_word_embeddings ? embed : "lm_head.weight", c.vocab_size}}, c.hidden_size);
-  for (std::int64_t i = 0; i < c.num_nextn_predict_layers; ++i) w.mtp.push_back(BuildMtp(b, c, i, extras));
+  for (std::int64_t i = 0; i < c.num_nextn_predict_layers; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    w.mtp.push_back(BuildMtp(b, c, i, at < extras.size() ? extras[at] : MtpExtra{}));
+  }
   return w;
 }
 
@@ -118,17 +121,16 @@ std::int64_t ModelWeights::bytes() const {
 }
 
 MtpExtras FindMtpExtras(const contract::ModelConfig& config, const io::Checkpoint& checkpoint) {
-  // The layers of a checkpoint agree, or the one that lacks a tensor says so: count it only where all have it.
-  MtpExtras extras{config.num_nextn_predict_layers > 0, config.num_nextn_predict_layers > 0};
+  MtpExtras extras;
   for (std::int64_t i = 0; i < config.num_nextn_predict_layers; ++i) {
     const std::string prefix = MtpPrefix(config, i);
-    extras.embed = extras.embed && checkpoint.Find(prefix + "embed_tokens.weight") != nullptr;
-    extras.head = extras.head && checkpoint.Find(prefix + "shared_head.head.weight") != nullptr;
+    extras.push_back({checkpoint.Find(prefix + "embed_tokens.weight") != nullptr,
+                      checkpoint.Find(prefix + "shared_head.head.weight") != nullptr});
   }
   return extras;
 }
 
-std::int64_t PlannedBytes(const contract::ModelConfig& config, WeightDType keep, MtpExtras extras) {
+std::int64_t PlannedBytes(const contract::ModelConfig& config, WeightDType keep, const MtpExtras& extras) {
   Builder counting(keep);
   Build(counting, config, extras);
   return counting.arena_bytes() + counting.kv_b_bytes();

@@ -83,15 +83,17 @@ struct ModelWeights {
   std::int64_t bytes() const;
 };
 
-// Which optional MTP tensors a checkpoint has: they decide bytes, and a config does not say.
-struct MtpExtras {
+// Which optional tensors each MTP layer of a checkpoint has: they decide bytes, and a config does not say. Layers past
+// the list have none.
+struct MtpExtra {
   bool embed = false;
   bool head = false;
 };
+using MtpExtras = std::vector<MtpExtra>;
 MtpExtras FindMtpExtras(const contract::ModelConfig& config, const io::Checkpoint& checkpoint);
 
 // Bytes that Load will allocate.
-std::int64_t PlannedBytes(const contract::ModelConfig& config, WeightDType keep, MtpExtras extras);
+std::int64_t PlannedBytes(const contract::ModelConfig& config, WeightDType keep, const MtpExtras& extras);
 
 // Called with tensors' bytes read so far and in all, from the loading thread.
 using Progress = std::function<void(std::int64_t done, std::int64_t total)>;

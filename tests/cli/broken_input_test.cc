@@ -139,14 +139,11 @@ TEST(Broken, Prompts) {
   };
   ExpectOneLine(with({"--ids", "0,2048"}), {"2048", "2047"});
   ExpectOneLine(with({"--ids", "0,-1"}), {"-1"});
-  for (const char* ids : {"0,,1", "0,", "1 2", "x", "99999999999"}) ExpectOneLine(with({"--ids", ids}), {"--ids"});
   ExpectOneLine(with({"And \xff"}), {"UTF-8"});
   ExpectOneLine(with({"And God said", "--ctx", "3"}), {"--ctx", "3"});
   ExpectOneLine(with({"And", "--ctx", "5000"}), {"2048"});
   ExpectOneLine(with({"--prompt-file", "/nowhere"}), {"/nowhere"});
-  ExpectOneLine(with({"And", "--temperature", "-1"}), {"temperature"});
-  ExpectOneLine(with({"And", "--top-p", "2", "--temperature", "1"}), {"top-p"});
-  ExpectOneLine(with({"And", "--kernels", "mmx"}), {"mmx", "portable"});
+  ExpectOneLine(with({"--prompt-file", "/dev/zero"}), {"/dev/zero"});
   std::string ids = "0";
   for (int i = 0; i < 2100; ++i) ids += ",5";
   ExpectOneLine(with({"--ids", ids}), {"2101", "2048"});
@@ -155,9 +152,6 @@ TEST(Broken, Prompts) {
 TEST(Broken, WhatDoesNotFitIsRefused) {
   ExpectOneLine(Mla({"run", DemoDir(), "And", "--memory", "1M"}), {"memory", "weights"});
   ExpectOneLine(Mla({"run", DemoDir(), "And", "--memory", "20M", "--mode", "explicit"}), {"memory", "float64"});
-  for (const char* size : {"0", "-1G", "x", "1X", "1e40G", "nan"}) {
-    ExpectOneLine(Mla({"run", DemoDir(), "And", "--memory=" + std::string(size)}), {"--memory"});
-  }
 }
 
 TEST(Broken, AFullDisk) {

@@ -157,6 +157,11 @@ TEST(Program, WrongUsageExitsWithTwo) {
       {"run", DemoDir(), "x", "--prompt-logprobs"},
       {"run", DemoDir(), "x", "--max-tokens", "many"},
       {"inspect"},
+      {"run", DemoDir(), "x", "--temperature", "-1"},
+      {"run", DemoDir(), "x", "--temperature", "nan"},
+      {"run", DemoDir(), "x", "--top-p", "2"},
+      {"run", DemoDir(), "x", "--top-p", "0"},
+      {"run", DemoDir(), "x", "--kernels", "mmx"},
   };
   for (const auto& arguments : wrong) {
     const ProcessResult result = Mla(arguments);
@@ -164,6 +169,18 @@ TEST(Program, WrongUsageExitsWithTwo) {
     EXPECT_EQ(result.out, "");
     EXPECT_NE(result.err, "");
   }
+  for (const char* size : {"0", "-1G", "x", "1X", "1e40G", "nan"}) {
+    EXPECT_EQ(Mla({"run", DemoDir(), "x", "--memory=" + std::string(size)}).exit_code, 2) << size;
+  }
+  for (const char* ids : {"0,,1", "0,", "1 2", "x", "99999999999"}) {
+    EXPECT_EQ(Mla({"run", DemoDir(), "--ids", ids}).exit_code, 2) << ids;
+  }
+}
+
+TEST(Program, AFullDiskShowsInHelpToo) {
+  ProcessOptions full;
+  full.stdout_path = "/dev/full";
+  for (const char* flag : {"--version", "--help"}) EXPECT_EQ(Mla({flag}, full).exit_code, 1) << flag;
 }
 
 }  // namespace
