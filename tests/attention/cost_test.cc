@@ -76,46 +76,52 @@ TEST(Cost, CrossingsWithCausality) {
   EXPECT_EQ(crossing(kGlmFlash, 4096), 379);
 }
 
+// Equal rates, prompts priced in chunks of so many rows.
+FormTable WithChunk(std::int64_t chunk) {
+  FormTable table;
+  table.chunk = chunk;
+  return table;
+}
+
 TEST(ChooseForm, FollowsTheCrossingAtBothSides) {
   const FormTable table;
-  EXPECT_EQ(ChooseForm(table, kV3, 4096 - 167, 167, 512), Form::kAbsorbed);
-  EXPECT_EQ(ChooseForm(table, kV3, 4096 - 168, 168, 512), Form::kMha);
-  EXPECT_EQ(ChooseForm(table, kV3, 4095, 1, 512), Form::kAbsorbed);
-  EXPECT_EQ(ChooseForm(table, kV3, 0, 4096, 512), Form::kMha);
+  EXPECT_EQ(ChooseForm(table, kV3, 4096 - 167, 167), Form::kAbsorbed);
+  EXPECT_EQ(ChooseForm(table, kV3, 4096 - 168, 168), Form::kMha);
+  EXPECT_EQ(ChooseForm(table, kV3, 4095, 1), Form::kAbsorbed);
+  EXPECT_EQ(ChooseForm(table, kV3, 0, 4096), Form::kMha);
 }
 
 // Expansion is paid again for every chunk: a prompt of 4,096 in small chunks is cheaper absorbed. The least chunk with
 // which MHA wins was computed apart in whole numbers: 171.
 TEST(ChooseForm, SmallChunksFavourAbsorbing) {
-  const FormTable table;
-  EXPECT_EQ(ChooseForm(table, kV3, 0, 4096, 1), Form::kAbsorbed);
-  EXPECT_EQ(ChooseForm(table, kV3, 0, 4096, 170), Form::kAbsorbed);
-  EXPECT_EQ(ChooseForm(table, kV3, 0, 4096, 171), Form::kMha);
+  EXPECT_EQ(ChooseForm(WithChunk(1), kV3, 0, 4096), Form::kAbsorbed);
+  EXPECT_EQ(ChooseForm(WithChunk(170), kV3, 0, 4096), Form::kAbsorbed);
+  EXPECT_EQ(ChooseForm(WithChunk(171), kV3, 0, 4096), Form::kMha);
   // A chunk longer than the prompt is one chunk of the prompt.
-  EXPECT_EQ(ChooseForm(table, kV3, 4096 - 167, 167, 1 << 30), Form::kAbsorbed);
+  EXPECT_EQ(ChooseForm(WithChunk(1 << 30), kV3, 4096 - 167, 167), Form::kAbsorbed);
 }
 
 TEST(ChooseForm, RatesShiftTheChoice) {
   FormTable table;
   table.expand_rate = 2;  // expansion at twice the speed
-  EXPECT_EQ(ChooseForm(table, kV3, 4096 - 167, 167, 512), Form::kMha);
+  EXPECT_EQ(ChooseForm(table, kV3, 4096 - 167, 167), Form::kMha);
   table = FormTable{};
   table.mha_rate = 1e-3;
-  EXPECT_EQ(ChooseForm(table, kV3, 0, 4096, 512), Form::kAbsorbed);
+  EXPECT_EQ(ChooseForm(table, kV3, 0, 4096), Form::kAbsorbed);
   table = FormTable{};
   table.absorbed_rate = 2;
-  EXPECT_EQ(ChooseForm(table, kV3, 4096 - 168, 168, 512), Form::kAbsorbed);
+  EXPECT_EQ(ChooseForm(table, kV3, 4096 - 168, 168), Form::kAbsorbed);
   table = FormTable{};
   table.absorb_rate = 0.5;  // absorbing's projections at half the speed
-  EXPECT_EQ(ChooseForm(table, kV3, 4096 - 167, 167, 512), Form::kMha);
+  EXPECT_EQ(ChooseForm(table, kV3, 4096 - 167, 167), Form::kMha);
 }
 
 TEST(ChooseForm, TiesGoToTheAbsorbedForm) {
-  EXPECT_EQ(ChooseForm(FormTable{}, kV3, 0, 0, 64), Form::kAbsorbed);
+  EXPECT_EQ(ChooseForm(FormTable{}, kV3, 0, 0), Form::kAbsorbed);
   // Where 2R <= N + V absorbing never loses.
   const MlaDims narrow{8, 64, 16, 64, 64};
   for (const std::int64_t rows : {1, 100, 5000}) {
-    EXPECT_EQ(ChooseForm(FormTable{}, narrow, 0, rows, 5000), Form::kAbsorbed);
+    EXPECT_EQ(ChooseForm(WithChunk(5000), narrow, 0, rows), Form::kAbsorbed);
   }
 }
 
