@@ -60,8 +60,9 @@ struct Request {
   bool prompt_logprobs = false;       // log-probability of each prompt token but the first
 };
 
-enum class FinishReason : std::uint8_t { kNone, kEos, kMaxTokens, kContext };
-// "stop" (an EOS id), "length" (max_tokens), "context" (the context is full); kNone is "".
+enum class FinishReason : std::uint8_t { kNone, kEos, kMaxTokens, kContext, kNotFinite };
+// "stop" (an EOS id), "length" (max_tokens), "context" (the context is full), "not finite"
+// (a row of logits holds NaN or only infinities: the weights do, or sums overflowed); kNone is "".
 const char* FinishReasonName(FinishReason reason);
 
 using SequenceId = std::int64_t;

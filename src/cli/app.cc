@@ -9,8 +9,10 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <signal.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include "base/cpu_info.h"
 #include "cli/command.h"
@@ -28,6 +30,14 @@ std::string VersionText() {
   return fmt::format("mla {} ({}), {} {}\nkernels this machine can run: {}; {} would be chosen\nprocessor: {}",
                      MLA_BUILD_VERSION, MLA_BUILD_COMMIT, MLA_BUILD_COMPILER, MLA_BUILD_TYPE, kernels,
                      IsaName(cpu.best()), cpu.model.empty() ? "unknown" : cpu.model);
+}
+
+// Model files are mapped: one that another process cuts short, or a disk that fails, shows as this signal.
+void OnLostPage(int /*signal*/) {
+  constexpr char kMessage[] = "mla: error: a model file was cut short, or could not be read, while it was in use\n";
+  const ssize_t ignored = write(STDERR_FILENO, kMessage, sizeof(kMessage) - 1);
+  static_cast<void>(ignored);
+  _exit(kFailed);
 }
 
 int RunApp(int argc, char** argv) {
@@ -56,6 +66,8 @@ int RunApp(int argc, char** argv) {
 }  // namespace
 
 int Main(int argc, char** argv) {
+  signal(SIGBUS, OnLostPage);
+  signal(SIGXFSZ, SIG_IGN);  // a file at its size limit is then an error of write, with a message
   try {
     return RunApp(argc, argv);
   } catch (const std::bad_alloc&) {

@@ -10,7 +10,9 @@
 #include "cli/command.h"
 #include "cli/inspect_report.h"
 #include "cli/output.h"
+#include "contract/generation.h"
 #include "io/checkpoint.h"
+#include "io/quote.h"
 #include "mla/cache.h"
 #include "weights/weights.h"
 
@@ -22,7 +24,9 @@ namespace fs = std::filesystem;
 bool HasSafetensors(const std::string& path) {
   std::error_code ignored;
   if (!fs::is_directory(path, ignored)) return false;
-  for (fs::directory_iterator entry(path, ignored), end; !ignored && entry != end; entry.increment(ignored)) {
+  fs::directory_iterator entry(path, ignored);
+  if (ignored) return true;  // a folder that can't be listed may hold them: opening will tell
+  for (const fs::directory_iterator end; !ignored && entry != end; entry.increment(ignored)) {
     const std::string name = entry->path().filename().string();
     if (name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json")) return true;
   }
@@ -42,6 +46,12 @@ std::string CosSinFormula(const contract::ModelConfig& c) {
   const RopeSpec& r = c.rope;
   if (r.scaling != RopeScaling::kYarn) return "1, no scaling";
   return fmt::format("(0.1 * {} * ln {} + 1) / (0.1 * {} * ln {} + 1)", r.mscale, r.factor, r.mscale_all_dim, r.factor);
+}
+
+// Only whether it can be read counts.
+template <class T>
+Status DropValue(const Result<T>& result) {
+  return result.ok() ? Status() : Status(result.error());
 }
 
 Result<int> Run(const std::string& path, bool json) {
@@ -71,6 +81,10 @@ Result<InspectReport> Inspect(const std::string& path) {
                            (c.qk_nope_head_dim + c.qk_rope_head_dim + c.v_head_dim) *
                            static_cast<std::int64_t>(DTypeBytes(DType::kBF16));
   weights::MtpExtras extras;
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) {
+    MLA_RETURN_IF_ERROR(DropValue(contract::LoadGenerationConfig(path, c.vocab_size)));
+  }
   if (HasSafetensors(path)) {
     MLA_ASSIGN_OR_RETURN(const io::Checkpoint checkpoint, io::Checkpoint::Open(path));
     extras = weights::FindMtpExtras(c, checkpoint);
@@ -92,7 +106,7 @@ Action AddInspect(CLI::App& app, const Log& log) {
   return [path, json, log] {
     const Result<int> result = Run(*path, *json);
     if (result.ok()) return *result;
-    log->error("{}", result.error().message);
+    log->error("{}", io::Printable(result.error().message, kLongestError));
     return kFailed;
   };
 }

@@ -1,9 +1,12 @@
 #include "cli/inspect_report.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "cli/output.h"
+#include "io/quote.h"
 
 namespace mla::cli {
 namespace {
@@ -85,6 +88,20 @@ void AddFeedForward(const contract::ModelConfig& c, Table* t) {
                      m.norm_topk_prob ? "normalised" : "as scored", m.routed_scaling_factor));
 }
 
+// Faults that are listed of a kind; a wrong folder can have hundreds of thousands.
+constexpr std::size_t kFaultsShown = 20;
+
+void AddFaults(std::string_view kind, const std::vector<std::string>& faults, Table* t) {
+  const std::size_t shown = std::min(faults.size(), kFaultsShown);
+  for (std::size_t i = 0; i < shown; ++i) t->Add(kind, io::Printable(faults[i]));
+  if (faults.size() > shown) t->Add(kind, fmt::format("and {} more", faults.size() - shown));
+}
+
+std::vector<std::string> FirstFaults(const std::vector<std::string>& faults) {
+  constexpr std::size_t kMost = 1000;
+  return {faults.begin(), faults.begin() + static_cast<std::ptrdiff_t>(std::min(faults.size(), kMost))};
+}
+
 void AddTensors(const InspectReport::Tensors& tensors, Table* t) {
   t->Add("checkpoint", fmt::format("{} tensors, {}", tensors.count, BytesLine(tensors.file_bytes)));
   if (tensors.report.ok()) {
@@ -93,9 +110,9 @@ void AddTensors(const InspectReport::Tensors& tensors, Table* t) {
   }
   t->Add("tensor contract", fmt::format("{} missing, {} mismatched, {} unexpected", tensors.report.missing.size(),
                                         tensors.report.mismatched.size(), tensors.report.extra.size()));
-  for (const std::string& line : tensors.report.missing) t->Add("  missing", line);
-  for (const std::string& line : tensors.report.mismatched) t->Add("  mismatched", line);
-  for (const std::string& line : tensors.report.extra) t->Add("  unexpected", line);
+  AddFaults("  missing", tensors.report.missing, t);
+  AddFaults("  mismatched", tensors.report.mismatched, t);
+  AddFaults("  unexpected", tensors.report.extra, t);
 }
 
 nlohmann::ordered_json RopeJson(const InspectReport& r) {
@@ -169,7 +186,11 @@ std::string InspectText(const InspectReport& r) {
                     Grouped(r.mha_cache_bytes_bf16),
                     static_cast<double>(r.mha_cache_bytes_bf16) / static_cast<double>(r.cache_bytes_bf16)));
   t.Add("cache a token, f32", fmt::format("{} bytes", Grouped(r.cache_bytes_f32)));
-  if (r.tensors) AddTensors(*r.tensors, &t);
+  if (r.tensors) {
+    AddTensors(*r.tensors, &t);
+  } else {
+    t.Add("checkpoint", "none: the config alone");
+  }
   return t.text();
 }
 
@@ -190,9 +211,12 @@ std::string InspectJson(const InspectReport& r) {
     j["tensors"] = {{"count", r.tensors->count},
                     {"file_bytes", r.tensors->file_bytes},
                     {"ok", r.tensors->report.ok()},
-                    {"missing", r.tensors->report.missing},
-                    {"mismatched", r.tensors->report.mismatched},
-                    {"unexpected", r.tensors->report.extra}};
+                    {"missing_count", r.tensors->report.missing.size()},
+                    {"mismatched_count", r.tensors->report.mismatched.size()},
+                    {"unexpected_count", r.tensors->report.extra.size()},
+                    {"missing", FirstFaults(r.tensors->report.missing)},
+                    {"mismatched", FirstFaults(r.tensors->report.mismatched)},
+                    {"unexpected", FirstFaults(r.tensors->report.extra)}};
   }
   return j.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }

@@ -4,14 +4,15 @@
 
 namespace mla::cli {
 
-// Catches SIGINT while it lives; one at a time. The first makes Requested true, a second one ends the process at once
-// with 130.
+// Catches SIGINT while it lives; one at a time. At first an interrupt ends the process at once, with 130; after Defer
+// it makes Requested true, and a second one ends the process. A SIGINT that the parent had ignored stays ignored.
 class InterruptScope {
  public:
   InterruptScope();
   ~InterruptScope();
   InterruptScope(const InterruptScope&) = delete;
   InterruptScope& operator=(const InterruptScope&) = delete;
+  void Defer();
   bool Requested() const;
 };
 

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -33,6 +34,12 @@ std::string HumanBytes(std::int64_t bytes) {
 }
 
 namespace {
+
+// To stderr, come what may: notes must not turn a success into a failure.
+template <class... Args>
+void Say(fmt::format_string<Args...> format, Args&&... args) {
+  std::fputs(fmt::format(format, std::forward<Args>(args)...).c_str(), stderr);
+}
 
 double Rate(std::size_t tokens, double seconds) { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
 
@@ -79,16 +86,14 @@ Status WriteJson(const RunOptions& options, const RunReport& r) {
 }
 
 void WriteSummary(const RunOptions& options, const RunReport& r) {
-  fmt::print(stderr, "loaded in {:.2f} s: weights {}, cache {}, workspace {}; {} kernels, {} thread{}\n",
-             r.load_seconds, HumanBytes(r.memory.weights), HumanBytes(r.memory.cache),
-             HumanBytes(r.memory.workspace + r.memory.tables), r.kernels, r.threads, r.threads == 1 ? "" : "s");
-  fmt::print(stderr, "prompt {} tokens, {:.1f} tokens/s; decode {} tokens, {:.1f} tokens/s; ended by {}\n",
-             r.prompt_ids.size(), Rate(r.prompt_ids.size(), r.prompt_seconds), r.ids.size(),
-             Rate(DecodeSteps(r), r.decode_seconds), r.finish_reason.empty() ? "interrupt" : r.finish_reason);
+  Say("loaded in {:.2f} s: weights {}, cache {}, workspace {}; {} kernels, {} thread{}\n", r.load_seconds,
+      HumanBytes(r.memory.weights), HumanBytes(r.memory.cache), HumanBytes(r.memory.workspace + r.memory.tables),
+      r.kernels, r.threads, r.threads == 1 ? "" : "s");
+  Say("prompt {} tokens, {:.1f} tokens/s; decode {} tokens, {:.1f} tokens/s; ended by {}\n", r.prompt_ids.size(),
+      Rate(r.prompt_ids.size(), r.prompt_seconds), r.ids.size(), Rate(DecodeSteps(r), r.decode_seconds),
+      r.finish_reason);
   if (options.is_explicit()) return;
-  fmt::print(
-      stderr,
-      "{} bytes per cached token; {} steps: {} with mha rows (prompt {}; expanded at once {}, in pieces {}), {} with "
+  Say("{} bytes per cached token; {} steps: {} with mha rows (prompt {}; expanded at once {}, in pieces {}), {} with "
       "absorbed rows; form table {}\n",
       r.cache_bytes_per_token, r.stats.steps, r.stats.mha_steps, r.prompt_form, r.stats.attention.mha_one_shot,
       r.stats.attention.mha_in_pieces, r.stats.absorbed_steps, r.form_table);
@@ -106,7 +111,7 @@ void ProgressLine::Update(std::int64_t done, std::int64_t total) {
       static_cast<std::int64_t>(100.0 * static_cast<double>(done) / static_cast<double>(total));
   if (percent == shown_) return;
   shown_ = percent;
-  fmt::print(stderr, "\rloading {} of {} ({} %)\033[K", HumanBytes(done), HumanBytes(total), percent);
+  Say("\rloading {} of {} ({} %)\033[K", HumanBytes(done), HumanBytes(total), percent);
   std::fflush(stderr);
 }
 

@@ -16,6 +16,7 @@
 #include "cli/run_options.h"
 #include "cli/streamer.h"
 #include "engine/limits.h"
+#include "io/quote.h"
 #include "mla/engine.h"
 #include "mla/tokenizer.h"
 #include "model/model.h"
@@ -83,6 +84,13 @@ Result<bool> Drive(Engine& engine, SequenceId id, const InterruptScope& interrup
   report->prompt_logprobs.assign(view.prompt_logprobs.begin(), view.prompt_logprobs.end());
   report->finish_reason = FinishReasonName(view.finish);
   report->prompt_form = FormName(view.prompt_form);
+  if (view.finish == FinishReason::kNotFinite) {
+    return Error{
+        fmt::format("logits: not finite numbers after {} tokens: the weights hold NaN or infinities, or sums "
+                    "overflow",
+                    view.ids.size())};
+  }
+  if (view.finish == FinishReason::kNone) report->finish_reason = "interrupt";
   return view.finish == FinishReason::kNone;
 }
 
@@ -102,8 +110,8 @@ Request RequestOf(const RunOptions& o, const model::Opened& opened, const Tokeni
 }
 
 // Loads, runs, streams. True where it was interrupted.
-Result<bool> RunEngine(const RunOptions& o, const model::Opened& opened, const Request& request, Streamer& streamer,
-                       RunReport* report) {
+Result<bool> RunEngine(const RunOptions& o, const model::Opened& opened, const Request& request,
+                       InterruptScope& interrupt, Streamer& streamer, RunReport* report) {
   MLA_ASSIGN_OR_RETURN(const std::int64_t context,
                        Context(o, opened.info, static_cast<std::int64_t>(request.prompt.size())));
   MLA_ASSIGN_OR_RETURN(const std::int64_t limit, MemoryLimit(o));
@@ -125,7 +133,7 @@ Result<bool> RunEngine(const RunOptions& o, const model::Opened& opened, const R
   report->load_seconds = Since(begin);
   report->threads = pool->workers();  // fewer than asked where the system gives no more
 
-  const InterruptScope interrupt;
+  interrupt.Defer();
   MLA_ASSIGN_OR_RETURN(const SequenceId id, engine.Submit(request));
   MLA_ASSIGN_OR_RETURN(const bool interrupted, Drive(engine, id, interrupt, streamer, report));
   report->stats = engine.stats();
@@ -138,6 +146,7 @@ Result<bool> RunEngine(const RunOptions& o, const model::Opened& opened, const R
 }
 
 Result<int> Run(const RunOptions& o, const Log& log) {
+  InterruptScope interrupt;
   MLA_ASSIGN_OR_RETURN(const model::Opened opened, model::Open(o.model));
   std::optional<Tokenizer> tokenizer;
   if (!o.ids) {
@@ -151,7 +160,9 @@ Result<int> Run(const RunOptions& o, const Log& log) {
   RunReport report;
   MLA_ASSIGN_OR_RETURN(report.prompt_ids, PromptIds(o, text, opened.info));
   report.has_text = text != nullptr;
-  report.threads = o.threads > 0 ? o.threads : UsableCpus();
+  const int cpus = UsableCpus();
+  report.threads = o.threads > 0 ? o.threads : cpus;
+  if (report.threads > 4 * cpus) log->warn("{} threads on {} processors wait for each other", report.threads, cpus);
   const Request request = RequestOf(o, opened, text, report.prompt_ids);
   MLA_RETURN_IF_ERROR(sampler::Validate(request.sampling));
 
@@ -161,12 +172,12 @@ Result<int> Run(const RunOptions& o, const Log& log) {
     MLA_ASSIGN_OR_RETURN(const std::int64_t limit, MemoryLimit(o));
     MLA_ASSIGN_OR_RETURN(const std::int64_t context,
                          Context(o, opened.info, static_cast<std::int64_t>(request.prompt.size())));
-    const InterruptScope interrupt;
+    interrupt.Defer();
     MLA_ASSIGN_OR_RETURN(interrupted, RunExplicit(
                                           {opened, request, context, limit, o.prefill_chunk},
                                           [&] { return interrupt.Requested(); }, streamer, &report));
   } else {
-    MLA_ASSIGN_OR_RETURN(interrupted, RunEngine(o, opened, request, streamer, &report));
+    MLA_ASSIGN_OR_RETURN(interrupted, RunEngine(o, opened, request, interrupt, streamer, &report));
   }
   MLA_RETURN_IF_ERROR(streamer.Finish());
   report.text = streamer.text();
@@ -184,7 +195,7 @@ Action AddRun(CLI::App& app, const Log& log) {
   return [options, log] {
     const Result<int> result = Run(*options, log);
     if (result.ok()) return *result;
-    log->error("{}", result.error().message);
+    log->error("{}", io::Printable(result.error().message, kLongestError));
     return kFailed;
   };
 }

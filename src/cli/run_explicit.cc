@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <initializer_list>
 #include <vector>
 
 #include <fmt/format.h>
@@ -22,18 +23,27 @@ double LogProbability(std::span<const double> logits, std::int32_t id) {
   return logits[static_cast<std::size_t>(id)] - largest - std::log(sum);
 }
 
+// A product, at most 2^60: a plan of four of them still has a sum.
+std::int64_t Saturated(std::initializer_list<std::int64_t> factors) {
+  std::int64_t product = 1;
+  for (const std::int64_t factor : factors) {
+    if (__builtin_mul_overflow(product, factor, &product)) return std::int64_t{1} << 60;
+  }
+  return std::min(product, std::int64_t{1} << 60);
+}
+
 // Weights as the reference keeps them, keys and values of every head, and a chunk's logits. The caches grow by
 // doubling: for a moment the old one stands beside the new.
 MemoryPlan Planned(const contract::ModelConfig& c, const io::Checkpoint& checkpoint, std::int64_t context,
                    std::int64_t chunk) {
   std::int64_t parameters = 0;
   for (const io::Tensor& tensor : checkpoint.tensors()) parameters += tensor.elements();
-  constexpr auto kDouble = static_cast<std::int64_t>(sizeof(double));
+  constexpr std::int64_t kDouble = sizeof(double);
   MemoryPlan plan;
-  plan.weights = parameters * kDouble;
-  plan.cache = context * c.num_hidden_layers * c.num_attention_heads *
-               (c.qk_nope_head_dim + c.qk_rope_head_dim + c.v_head_dim) * kDouble * 2;
-  plan.workspace = std::min(chunk, context) * c.vocab_size * kDouble;
+  plan.weights = Saturated({parameters, kDouble});
+  plan.cache = Saturated({context, c.num_hidden_layers, c.num_attention_heads,
+                          c.qk_nope_head_dim + c.qk_rope_head_dim + c.v_head_dim, 2 * kDouble});
+  plan.workspace = Saturated({std::min(chunk, context), c.vocab_size, kDouble});
   return plan;
 }
 
@@ -57,6 +67,7 @@ FinishReason Choose(Loop& loop, std::span<const double> logits, std::vector<std:
   ids->push_back(id);
   report->ids.push_back(id);
   report->logprobs.push_back(LogProbability(logits, id));
+  if (std::isnan(report->logprobs.back())) return FinishReason::kNotFinite;
   const auto& eos = loop.request.eos_ids;
   if (std::find(eos.begin(), eos.end(), id) != eos.end()) return FinishReason::kEos;
   if (static_cast<std::int64_t>(report->ids.size()) >= loop.request.max_tokens) return FinishReason::kMaxTokens;
@@ -126,13 +137,20 @@ Result<bool> RunExplicit(const ExplicitRun& run, const std::function<bool()>& st
   FinishReason finish = run.request.max_tokens == 0 && !logits.empty() ? FinishReason::kMaxTokens : FinishReason::kNone;
   while (finish == FinishReason::kNone && !logits.empty()) {
     finish = Choose(loop, logits, &ids, report);
+    if (finish == FinishReason::kNotFinite) break;
     MLA_RETURN_IF_ERROR(streamer.Push(ids.back()));
     if (finish == FinishReason::kNone) {
       logits = model.Append(state, std::span<const std::int32_t>(&ids.back(), 1), nullptr, stop);
     }
   }
   report->decode_seconds = lap();
-  report->finish_reason = FinishReasonName(finish);
+  if (!report->logprobs.empty() && std::isnan(report->logprobs.back())) {
+    return Error{
+        fmt::format("logits: not finite numbers after {} tokens: the weights hold NaN or infinities, or sums "
+                    "overflow",
+                    ids.size() - 1)};
+  }
+  report->finish_reason = finish == FinishReason::kNone ? "interrupt" : FinishReasonName(finish);
   return finish == FinishReason::kNone;
 }
 

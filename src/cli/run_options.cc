@@ -47,6 +47,17 @@ auto Checked(const Parse& parse) {
   };
 }
 
+// A whole decimal number in [low, high]: CLI11 itself would read 010 as octal and wrap -1.
+auto WholeIn(std::uint64_t low, std::uint64_t high) {
+  return [=](const std::string& text) {
+    std::uint64_t value = 0;
+    const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool whole = fault == std::errc() && end == text.data() + text.size() && (text == "0" || text[0] != '0');
+    if (whole && value >= low && value <= high) return std::string();
+    return fmt::format("expected a whole number from {} to {}, found '{}'", low, high, text);
+  };
+}
+
 // A number from low (itself allowed only where `closed`) to high; NaN is none.
 auto NumberIn(double low, bool closed, double high) {
   return [=](const std::string& text) {
@@ -79,7 +90,7 @@ void AddComputeFlags(CLI::App& c, RunOptions* o) {
       ->check(CLI::IsMember({"auto", "role", "mha", "absorb", "explicit"}))
       ->capture_default_str();
   c.add_option("--threads", o->threads, "Threads; 0: what affinity and cgroups leave")
-      ->check(CLI::Range(0, 4096))
+      ->check(WholeIn(0, 4096))
       ->capture_default_str();
   c.add_option("--weights", o->weights, "How weights are kept: bf16 or f32")
       ->check(CLI::IsMember({"bf16", "f32"}))
@@ -90,10 +101,10 @@ void AddComputeFlags(CLI::App& c, RunOptions* o) {
   c.add_option("--kernels", o->kernels, "Kernels to use instead of the fastest")
       ->check(CLI::IsMember({"portable", "avx2", "avx512"}));
   c.add_option("--prefill-chunk", o->prefill_chunk, "Prompt tokens a step; no result depends on it")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
+      ->check(WholeIn(1, 1 << 20))
       ->capture_default_str();
   c.add_option("--ctx", o->ctx, "Most tokens, prompt and output; 0: prompt and --max-tokens, as far as the model goes")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 31))
+      ->check(WholeIn(0, std::uint64_t{1} << 31))
       ->capture_default_str();
   c.add_option("--memory", o->memory,
                "Bytes that weights, cache and workspace may take, as 8G or 512MiB; else what the machine leaves")
@@ -102,19 +113,21 @@ void AddComputeFlags(CLI::App& c, RunOptions* o) {
 
 void AddSamplingFlags(CLI::App& c, RunOptions* o) {
   c.add_option("--max-tokens,-n", o->max_tokens, "Most tokens of output")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 31))
+      ->check(WholeIn(0, std::uint64_t{1} << 31))
       ->capture_default_str();
   c.add_flag("--ignore-eos", o->ignore_eos, "Go on past the end-of-sequence token");
   c.add_option("--temperature", o->temperature, "0 is greedy; default: generation_config.json's, else 0")
       ->check(NumberIn(0, true, 100));
-  c.add_option("--top-k", o->top_k, "Draw from the k likeliest; 0: all")->check(CLI::NonNegativeNumber);
+  c.add_option("--top-k", o->top_k, "Draw from the k likeliest; 0: all")->check(WholeIn(0, std::uint64_t{1} << 31));
   c.add_option("--top-p", o->top_p, "Draw from the likeliest that reach this probability")
       ->check(NumberIn(0, false, 1));
   c.add_option("--min-p", o->min_p, "Drop what is less likely than this share of the likeliest")
       ->check(NumberIn(0, true, 1));
   c.add_option("--repetition-penalty", o->repetition_penalty, "Divide the logits of tokens seen by it; 1: off")
       ->check(NumberIn(0, false, 100));
-  c.add_option("--seed", o->seed, "Of the draws: the same seed draws the same on every run")->capture_default_str();
+  c.add_option("--seed", o->seed, "Of the draws: the same seed draws the same on every run")
+      ->check(WholeIn(0, UINT64_MAX))
+      ->capture_default_str();
 }
 
 Result<std::string> ReadAll(std::FILE* in, const std::string& name) {
@@ -224,6 +237,11 @@ Result<std::vector<std::int32_t>> PromptIds(const RunOptions& options, const Tok
   MLA_RETURN_IF_ERROR(MayFit(text, *tokenizer, model));
   const auto added = options.special ? Tokenizer::AddedTokens::kParse : Tokenizer::AddedTokens::kAsText;
   MLA_ASSIGN_OR_RETURN(std::vector<std::int32_t> ids, tokenizer->Encode(text, added));
+  for (const std::int32_t id : ids) {
+    if (id < model.vocab_size) continue;
+    return Error{
+        fmt::format("tokenizer.json: gives token id {}, and the model's vocabulary has {}", id, model.vocab_size)};
+  }
   const auto bos = tokenizer->bos_id() ? tokenizer->bos_id() : model.bos_id;
   // One BOS, never two: a template's text may bring its own.
   const bool has_bos = bos && !ids.empty() && ids.front() == *bos;

@@ -1,6 +1,7 @@
 #include "mla/engine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
@@ -30,6 +31,7 @@ const char* FinishReasonName(FinishReason reason) {
     case FinishReason::kEos: return "stop";
     case FinishReason::kMaxTokens: return "length";
     case FinishReason::kContext: return "context";
+    case FinishReason::kNotFinite: return "not finite";
   }
   return "?";
 }
@@ -275,15 +277,23 @@ void Engine::Impl::CollectLogits(const AttentionSequence& part, Sequence* s) {
 
 void Engine::Impl::Deliver(const LogitWant& want, std::span<const float> row) {
   Sequence* s = want.sequence;
+  if (s->finish == FinishReason::kNotFinite) return;
   const std::int64_t next = want.position + 1;
-  if (next < s->prompt_size) {
-    s->prompt_logprobs.push_back(
-        static_cast<float>(sampler::LogProbability(row, s->ids[static_cast<std::size_t>(next)])));
+  const bool is_prompt = next < s->prompt_size;
+  const std::int32_t id = is_prompt
+                              ? s->ids[static_cast<std::size_t>(next)]
+                              : sampler.Choose(s->request.sampling, row, s->ids, static_cast<std::uint64_t>(next));
+  const auto logprob = static_cast<float>(sampler::LogProbability(row, id));
+  if (std::isnan(logprob)) {
+    s->finish = FinishReason::kNotFinite;
     return;
   }
-  const std::int32_t id = sampler.Choose(s->request.sampling, row, s->ids, static_cast<std::uint64_t>(next));
+  if (is_prompt) {
+    s->prompt_logprobs.push_back(logprob);
+    return;
+  }
   s->ids.push_back(id);
-  s->logprobs.push_back(static_cast<float>(sampler::LogProbability(row, id)));
+  s->logprobs.push_back(logprob);
   const std::vector<std::int32_t>& eos = s->request.eos_ids;
   if (std::find(eos.begin(), eos.end(), id) != eos.end()) {
     s->finish = FinishReason::kEos;

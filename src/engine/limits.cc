@@ -15,6 +15,29 @@ Status InRange(const char* name, std::int64_t value, std::int64_t least, std::in
   return Error{fmt::format("{}: expected a number from {} to {}, found {}", name, least, most, value)};
 }
 
+// Every size that the workspaces multiply out, summed in floating point from above: where that is far from 2^63, the
+// exact sums can't overflow.
+Status Addressable(const contract::ModelConfig& c, const Sizes& sizes) {
+  const auto d = [](std::int64_t n) { return static_cast<double>(n); };
+  const double rows = d(sizes.step.max_rows);
+  const double keys = d(sizes.step.max_keys);
+  const double h = d(c.num_attention_heads);
+  const double row_width = d(c.kv_lora_rank) + d(c.qk_rope_head_dim) + 64;
+  const double head_width = d(c.qk_nope_head_dim) + d(c.qk_rope_head_dim) + d(c.v_head_dim) + 64;
+  double floats = rows * (4 * d(c.hidden_size) + d(c.q_lora_rank.value_or(0)) + 3 * h * head_width +
+                          2 * d(c.intermediate_size) + row_width) +
+                  rows * h * 2 * row_width + keys * (h * head_width + row_width) +
+                  (keys / 1024 + 1) * (h + 256) * row_width + 1024 * d(sizes.step.workers) * (row_width + head_width);
+  if (c.moe) {
+    floats +=
+        rows * (d(c.moe->num_experts_per_tok) * (2 * d(c.moe->moe_intermediate_size) + d(c.hidden_size) + 4) +
+                2 * d(c.moe->moe_intermediate_size) * d(c.moe->n_shared_experts) + 2 * d(c.moe->n_routed_experts));
+  }
+  if (floats < 0x1p58) return {};
+  return Error{fmt::format("workspace: {} rows a step over {} positions take more bytes than can be addressed",
+                           sizes.step.max_rows, sizes.step.max_keys)};
+}
+
 }  // namespace
 
 Result<Sizes> Resolve(const contract::ModelConfig& config, const EngineOptions& options, int workers) {
@@ -50,6 +73,7 @@ Result<Sizes> Resolve(const contract::ModelConfig& config, const EngineOptions& 
   sizes.step.max_keys = o.context;
   sizes.step.workers = workers;
   sizes.step.expand_bytes = o.expand_bytes;
+  MLA_RETURN_IF_ERROR(Addressable(config, sizes));
   return sizes;
 }
 

@@ -134,6 +134,8 @@ class EntryParser {
 
   Status ParseShape(const JsonValue* value, SafetensorsEntry* entry) const {
     if (value == nullptr || !value->is_array()) return Fail("a shape", Found(value));
+    constexpr std::size_t kMostDims = 8;  // no tensor of a model has more; messages print them all
+    if (value->items.size() > kMostDims) return Fail("a shape of at most 8 dims", value->Describe());
     for (const JsonValue& dim : value->items) {
       if (!dim.is_int() || dim.integer < 0) return Fail("dimensions that are whole numbers from 0", dim.Describe());
       entry->shape.push_back(dim.integer);

@@ -145,6 +145,11 @@ Result<AddedToken> ParseAddedToken(const io::JsonValue& item, std::string_view w
   if (content == nullptr || !content->is_string() || content->string.empty()) {
     return Mismatch(where, path + ".content", "a string that is not empty", content);
   }
+  // Each position of a text is compared with each content: long ones would make that quadratic.
+  constexpr std::size_t kLongestContent = 4096;
+  if (content->string.size() > kLongestContent) {
+    return Mismatch(where, path + ".content", "at most 4096 bytes", content);
+  }
   token.content = content->string;
   for (const std::string_view key : {"single_word", "lstrip", "rstrip"}) {
     MLA_ASSIGN_OR_RETURN(const bool set, BoolMember(item, key, false, where, path));

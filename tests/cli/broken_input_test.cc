@@ -1,4 +1,6 @@
 // Whatever is wrong with files, flags or the machine: one line that says what, and exit 1.
+#include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -147,6 +149,25 @@ TEST(Broken, Prompts) {
   std::string ids = "0";
   for (int i = 0; i < 2100; ++i) ids += ",5";
   ExpectOneLine(with({"--ids", ids}), {"2101", "2048"});
+}
+
+// A model whose numbers are broken says so instead of printing token 0 for ever.
+TEST(Broken, WeightsThatAreNoNumbers) {
+  std::string bytes = ReadFile(DemoDir() + "/model.safetensors");
+  std::uint64_t header = 0;
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  const Json entries = Json::parse(bytes.substr(8, header));
+  for (const char* name : {"lm_head.weight", "model.layers.2.self_attn.o_proj.weight"}) {
+    const std::size_t begin = 8 + header + entries[name]["data_offsets"][0].get<std::size_t>();
+    std::string broken = bytes;
+    broken[begin] = '\xc0';
+    broken[begin + 1] = '\x7f';
+    const DemoCopy demo;
+    demo.Replace("model.safetensors", broken);
+    for (const char* mode : {"auto", "absorb", "explicit"}) {
+      ExpectOneLine(Mla({"run", demo.path(), "And", "--max-tokens", "2", "--json", "--mode", mode}), {"not finite"});
+    }
+  }
 }
 
 TEST(Broken, WhatDoesNotFitIsRefused) {

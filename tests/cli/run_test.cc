@@ -127,6 +127,21 @@ TEST(Run, InterruptEndsCleanly) {
   EXPECT_LT(result.out.size(), 8000U) << "went on after the interrupt";
 }
 
+TEST(Run, NotesThatCannotBeWrittenAreNoFailure) {
+  const std::string command = std::string(MLA_PROGRAM) + " run " + DemoDir() + " And --max-tokens 2";
+  for (const char* redirect : {" 2>/dev/full", " 2>&-"}) {
+    const ProcessResult result = RunProcess({"/bin/sh", "-c", command + redirect});
+    EXPECT_EQ(result.exit_code, 0) << redirect;
+    EXPECT_NE(result.out, "");
+  }
+}
+
+TEST(Run, InterruptWhileWaitingForAPrompt) {
+  const std::string command =
+      "sleep 5 | timeout --preserve-status -s INT 0.5 " + std::string(MLA_PROGRAM) + " run " + DemoDir();
+  EXPECT_EQ(RunProcess({"/bin/sh", "-c", command}).exit_code, 130);
+}
+
 TEST(Run, JsonFloatsRoundTrip) {
   const ProcessResult result = Mla({"run", DemoDir(), "And God said", "--json", "-q", "--max-tokens", "8"});
   const Json j = Json::parse(result.out);
