@@ -14,9 +14,13 @@ mla::Status Continue(const char* dir, const char* prompt) {
   if (tokenizer.add_bos() && tokenizer.bos_id()) ids.insert(ids.begin(), *tokenizer.bos_id());
   mla::Request request{
       .prompt = ids, .max_tokens = 40, .sampling = model.info().sampling, .eos_ids = model.info().eos_ids};
-  MLA_ASSIGN_OR_RETURN(const auto completion, engine.Generate(request));
-  std::printf("%s%s\n", prompt, tokenizer.Decode(completion.ids).c_str());
-  return {};
+  mla::StreamDecoder decoder(tokenizer);
+  std::printf("%s", prompt);
+  MLA_ASSIGN_OR_RETURN(const auto completion, engine.Generate(request, [&](std::int32_t id, float /*logprob*/) {
+    return std::printf("%s", decoder.Push(id).c_str()) >= 0 && std::fflush(stdout) == 0;
+  }));
+  std::printf("%s\n", decoder.Finish().c_str());
+  return completion.finish == mla::FinishReason::kNotFinite ? mla::Error{"logits are not finite"} : mla::Status();
 }
 
 int main(int argc, char** argv) {
