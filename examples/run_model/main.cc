@@ -16,11 +16,12 @@ mla::Status Continue(const char* dir, const char* prompt) {
       .prompt = ids, .max_tokens = 40, .sampling = model.info().sampling, .eos_ids = model.info().eos_ids};
   mla::StreamDecoder decoder(tokenizer);
   std::printf("%s", prompt);
-  MLA_ASSIGN_OR_RETURN(const auto completion, engine.Generate(request, [&](std::int32_t id, float /*logprob*/) {
-    return std::printf("%s", decoder.Push(id).c_str()) >= 0 && std::fflush(stdout) == 0;
-  }));
+  const auto print = [&](std::int32_t id, float /*logprob*/) {
+    return std::printf("%s", decoder.Push(id).c_str()) >= 0;
+  };
+  const auto completion = engine.Generate(request, print);
   std::printf("%s\n", decoder.Finish().c_str());
-  return completion.finish == mla::FinishReason::kNotFinite ? mla::Error{"logits are not finite"} : mla::Status();
+  return completion.ok() ? mla::Status() : completion.error();
 }
 
 int main(int argc, char** argv) {

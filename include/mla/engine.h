@@ -121,8 +121,8 @@ class Engine {
   void Release(SequenceId id);
 
   // One request from admission to its end. `sink`, which does not throw, gets each output id with its log-probability
-  // as it comes, and ends the generation by returning false (the finish reason is then kNone). The sequence is
-  // released.
+  // as it comes, and ends the generation by returning false (the finish reason is then kNone). Fails as Submit does,
+  // where no page is left, and on kNotFinite. The sequence is released either way.
   struct Completion {
     std::vector<std::int32_t> ids;  // output
     std::vector<float> logprobs;

@@ -85,10 +85,7 @@ Result<bool> Drive(Engine& engine, SequenceId id, const InterruptScope& interrup
   report->finish_reason = FinishReasonName(view.finish);
   report->prompt_form = FormName(view.prompt_form);
   if (view.finish == FinishReason::kNotFinite) {
-    return Error{
-        fmt::format("logits: not finite numbers after {} tokens: the weights hold NaN or infinities, or sums "
-                    "overflow",
-                    view.ids.size())};
+    return engine::NotFiniteError(view.prompt_size + static_cast<std::int64_t>(report->ids.size()));
   }
   if (view.finish == FinishReason::kNone) report->finish_reason = "interrupt";
   return view.finish == FinishReason::kNone;

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "engine/limits.h"
 #include "reference/reference.h"
 #include "sampler/sampler.h"
 
@@ -145,10 +146,7 @@ Result<bool> RunExplicit(const ExplicitRun& run, const std::function<bool()>& st
   }
   report->decode_seconds = lap();
   if (!report->logprobs.empty() && std::isnan(report->logprobs.back())) {
-    return Error{
-        fmt::format("logits: not finite numbers after {} tokens: the weights hold NaN or infinities, or sums "
-                    "overflow",
-                    ids.size() - 1)};
+    return engine::NotFiniteError(static_cast<std::int64_t>(ids.size()) - 1);
   }
   report->finish_reason = finish == FinishReason::kNone ? "interrupt" : FinishReasonName(finish);
   return finish == FinishReason::kNone;

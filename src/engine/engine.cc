@@ -378,6 +378,11 @@ Result<Engine::Completion> Engine::Generate(const Request& request, const TokenS
     }
   }
   const SequenceView view = Get(id);
+  if (view.finish == FinishReason::kNotFinite) {
+    const auto tokens = static_cast<std::int64_t>(view.ids.size());
+    Release(id);
+    return engine::NotFiniteError(tokens);
+  }
   Completion completion;
   completion.ids.assign(view.output().begin(), view.output().end());
   completion.logprobs.assign(view.logprobs.begin(), view.logprobs.end());

@@ -77,6 +77,11 @@ Result<Sizes> Resolve(const contract::ModelConfig& config, const EngineOptions& 
   return sizes;
 }
 
+Error NotFiniteError(std::int64_t tokens) {
+  return Error{fmt::format(
+      "logits: not finite numbers after {} tokens: the weights hold NaN or infinities, or sums overflow", tokens)};
+}
+
 MemoryPlan Planned(const contract::ModelConfig& config, const Sizes& sizes) {
   const layers::Transformer::Memory transformer = layers::Transformer::Planned(config, sizes.step);
   MemoryPlan plan;

@@ -25,6 +25,9 @@ Result<Sizes> Resolve(const contract::ModelConfig& config, const EngineOptions& 
 // Bytes of everything but the weights.
 MemoryPlan Planned(const contract::ModelConfig& config, const Sizes& sizes);
 
+// What a request ends with when its logits are no numbers (FinishReason::kNotFinite) after `tokens` tokens.
+Error NotFiniteError(std::int64_t tokens);
+
 }  // namespace mla::engine
 
 #endif  // MLA_ENGINE_LIMITS_H_

@@ -417,21 +417,22 @@ TEST(Config, FieldsGivenTwiceAreRefused) {
 
 // Each dim in its range, and yet more than any machine holds: refused before a table of it is made.
 TEST(Config, TotalsAreBounded) {
-  EXPECT_THAT(Fault(Doc().Set("num_hidden_layers", "16777216")), HasSubstr("at most 4194304 tensors"));
-  EXPECT_THAT(Fault(Doc().Set("num_nextn_predict_layers", "16777216")), HasSubstr("at most 4194304 tensors"));
-  EXPECT_THAT(Fault(Doc().Set("n_routed_experts", "16777216")), HasSubstr("at most 4194304 tensors"));
+  EXPECT_THAT(Fault(Doc().Set("num_hidden_layers", "16777216")), HasSubstr("at most 1048576 tensors"));
+  EXPECT_THAT(Fault(Doc().Set("num_nextn_predict_layers", "16777216")), HasSubstr("at most 1048576 tensors"));
+  EXPECT_THAT(Fault(Doc().Set("n_routed_experts", "16777216")), HasSubstr("at most 1048576 tensors"));
   EXPECT_THAT(Fault(Doc().Set("n_routed_experts", "100000").Set("num_hidden_layers", "100")),
-              HasSubstr("at most 4194304 tensors"));
+              HasSubstr("at most 1048576 tensors"));
   Doc huge;
-  for (const char* name : {"hidden_size", "num_attention_heads", "kv_lora_rank", "q_lora_rank", "qk_nope_head_dim"}) {
+  for (const char* name : {"hidden_size", "kv_lora_rank", "q_lora_rank", "qk_nope_head_dim"}) {
     huge.Set(name, "16777216");
   }
-  EXPECT_THAT(Fault(huge.Set("num_key_value_heads", "16777216")), HasSubstr("at most 2^60 parameters"));
+  huge.Set("num_attention_heads", "65536").Set("num_key_value_heads", "65536");
+  EXPECT_THAT(Fault(huge), HasSubstr("at most 2^50 parameters"));
   EXPECT_THAT(Fault(Doc()
                         .Set("n_shared_experts", "16777216")
                         .Set("moe_intermediate_size", "16777216")
                         .Set("hidden_size", "16777216")),
-              HasSubstr("at most 2^60 parameters"));
+              HasSubstr("at most 2^50 parameters"));
 }
 
 TEST(Config, HarmlessFieldsOfRealConfigs) {
