@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "attention/kv_b.h"
+#include "base/parallel.h"
 
 namespace mla::attention {
 
@@ -225,13 +226,17 @@ void RunPass(const StepContext& step, std::int64_t parts, std::int64_t rows, con
              const AbsorbedWorkspace& ws) {
   AbsorbQueries(step, q, rows, ws);
   std::int64_t items = 0;
-  for (std::int64_t i = 0; i < parts; ++i) items += ws.parts[i].items();
-  ParallelFor(step.executor, items, [&](std::int64_t item, int worker) {
+  double work = 0;
+  for (std::int64_t i = 0; i < parts; ++i) {
+    items += ws.parts[i].items();
+    work += WorkOf(Form::kAbsorbed, step.dims, ws.parts[i].rows, ws.parts[i].keys).attention;
+  }
+  ParallelForWork(step.executor, items, work, [&](std::int64_t item, int worker) {
     const Part* part = ws.parts;
     for (; item >= part->items(); ++part) item -= part->items();
     RunItem(step, *part, item, ws, step.scratch[worker]);
   });
-  ParallelFor(step.executor, parts, [&](std::int64_t i, int /*worker*/) {
+  ParallelForWork(step.executor, parts, work, [&](std::int64_t i, int /*worker*/) {
     if (ws.parts[i].partial >= 0) FoldPart(step, ws.parts[i], ws);
   });
   Finish(step, rows, ws, out, lse);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "attention/kv_b.h"
+#include "base/parallel.h"
 
 namespace mla::attention {
 namespace {
@@ -164,7 +165,9 @@ void RunPiece(const StepContext& step, const Piece& piece, const float* q, float
   if (piece.keys > 0) Expand(step, piece, ws);
   const std::int64_t block = BlockRows(s.rows, piece.heads, step.executor.workers());
   const std::int64_t blocks = (s.rows + block - 1) / block;
-  ParallelFor(step.executor, piece.heads * blocks, [&](std::int64_t item, int worker) {
+  const double work = static_cast<double>(s.rows) * static_cast<double>(piece.keys) *
+                      static_cast<double>(piece.heads * (d.qk_nope_head_dim + d.qk_rope_head_dim + d.v_head_dim));
+  ParallelForWork(step.executor, piece.heads * blocks, work, [&](std::int64_t item, int worker) {
     const std::int64_t i = item / blocks;
     const std::int64_t begin = item % blocks * block;
     const std::int64_t count = std::min(block, s.rows - begin);

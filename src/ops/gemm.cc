@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/parallel.h"
 
 namespace mla::ops {
 
@@ -80,8 +81,12 @@ void RunTask(const OpKernels& kernels, const GemmProblem& p, const Cut& cut, std
 void Gemm(Executor& executor, const OpKernels& kernels, std::span<const GemmProblem> problems) {
   const Cut cut = ChooseCut(problems, executor.workers());
   std::int64_t tasks = 0;
-  for (const GemmProblem& p : problems) tasks += cut.Tasks(p);
-  ParallelFor(executor, tasks, [&](std::int64_t task, int /*worker*/) {
+  double work = 0;
+  for (const GemmProblem& p : problems) {
+    tasks += cut.Tasks(p);
+    work += static_cast<double>(p.m) * static_cast<double>(p.w.n) * static_cast<double>(p.w.k);
+  }
+  ParallelForWork(executor, tasks, work, [&](std::int64_t task, int /*worker*/) {
     std::size_t i = 0;
     for (; task >= cut.Tasks(problems[i]); ++i) task -= cut.Tasks(problems[i]);
     RunTask(kernels, problems[i], cut, task);
