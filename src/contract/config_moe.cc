@@ -36,7 +36,7 @@ void CheckRouting(Fields* fields) {
 
 // Whole-model agreement of the counts.
 void CheckGroups(Fields* fields, const MoeConfig& moe) {
-  const auto fail = [&](const char* name, std::string expected, std::int64_t found) {
+  const auto fail = [&](const char* name, const std::string& expected, std::int64_t found) {
     fields->Fail(name, expected, fmt::format("{}", found));
   };
   if (moe.num_experts_per_tok > moe.n_routed_experts) {

@@ -35,7 +35,7 @@ std::string StreamDecoder::Push(std::int32_t id) {
 }
 
 std::string StreamDecoder::Finish() {
-  const std::string out(pending_.empty() ? std::string_view() : kReplacement);
+  std::string out(pending_.empty() ? std::string_view() : kReplacement);
   pending_.clear();
   return out;
 }

@@ -68,6 +68,7 @@ struct Tokenizer::Impl {
   static std::vector<std::pair<std::int32_t, std::string>> TokensOf(const text::Bpe& bpe,
                                                                     const std::vector<text::AddedToken>& added) {
     std::vector<std::pair<std::int32_t, std::string>> tokens;
+    tokens.reserve(added.size() + bpe.entries().size());
     for (const text::AddedToken& token : added) tokens.emplace_back(token.id, token.content);
     std::sort(tokens.begin(), tokens.end());
     const auto added_end = static_cast<std::ptrdiff_t>(tokens.size());
