@@ -18,6 +18,10 @@ fail() {
   echo "FAILED: $*" >&2
   exit 1
 }
+# The generator that made the build: another one's program may not be installed.
+CMAKE_GENERATOR=$(sed -n 's/^CMAKE_GENERATOR:INTERNAL=//p' "$build/CMakeCache.txt")
+export CMAKE_GENERATOR
+
 # Runs a command quietly; prints what it said where it fails.
 quiet() {
   "$@" >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "$*"; }
