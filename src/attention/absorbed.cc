@@ -134,11 +134,11 @@ void LoadTile(const StepContext& step, const Part& part, std::int64_t first, con
   step.kernels.transpose_tile(scratch.rows, scratch.ld_rows, QueryDim(step.dims), scratch.keys);
 }
 
-// Runs the block's states over one segment, into scratch.segment.
+// Runs the block's rows over one segment, from empty, into `state`.
 void RunSegment(const StepContext& step, const Part& part, std::int64_t segment, std::int64_t begin, std::int64_t count,
-                const AbsorbedWorkspace& ws, const Scratch& scratch) {
+                const AbsorbedWorkspace& ws, const Scratch& scratch, const States& state) {
   const std::int64_t h = Heads(step);
-  Clear(scratch.segment, count);
+  Clear(state, count);
   const std::int64_t last_position = part.first_position + (begin + count - 1) / h;
   const std::int64_t end = std::min((segment + 1) * kSegmentKeys, last_position + 1);
   for (std::int64_t first = segment * kSegmentKeys; first < end; first += kTileKeys) {
@@ -158,7 +158,7 @@ void RunSegment(const StepContext& step, const Part& part, std::int64_t segment,
     block.value_dim = step.dims.kv_lora_rank;
     block.visible = scratch.visible;
     block.scale = step.scale;
-    block.state = scratch.segment;
+    block.state = state;
     block.scores = scratch.scores;
     step.kernels.attend_tile(block);
   }
@@ -169,20 +169,17 @@ void RunItem(const StepContext& step, const Part& part, std::int64_t item, const
   const std::int64_t states = part.rows * Heads(step);
   const std::int64_t begin = item % part.blocks * part.block;
   const std::int64_t count = std::min(part.block, states - begin);
-  const std::int64_t r = step.dims.kv_lora_rank;
   if (part.partial >= 0) {
     const std::int64_t segment = item / part.blocks;
-    RunSegment(step, part, segment, begin, count, ws, scratch);
-    const States apart = Offset(ws.partial, part.partial + segment * states + begin);
-    Clear(apart, count);
-    step.kernels.fold(scratch.segment, count, r, apart);
+    RunSegment(step, part, segment, begin, count, ws, scratch,
+               Offset(ws.partial, part.partial + segment * states + begin));
     return;
   }
   const States total = Offset(ws.total, part.pass_row * Heads(step) + begin);
   Clear(total, count);
   for (std::int64_t segment = 0; segment < part.segments; ++segment) {
-    RunSegment(step, part, segment, begin, count, ws, scratch);
-    step.kernels.fold(scratch.segment, count, r, total);
+    RunSegment(step, part, segment, begin, count, ws, scratch, scratch.segment);
+    step.kernels.fold(scratch.segment, count, step.dims.kv_lora_rank, total);
   }
 }
 

@@ -28,17 +28,6 @@ struct AbsorbedWorkspace {
 
 void PlaceAbsorbed(const MlaAttention::Options& options, Carver* carver, AbsorbedWorkspace* out);
 
-struct StepContext {
-  const MlaDims& dims;
-  float scale;
-  const AttentionKernels& kernels;
-  const ops::OpKernels& ops;
-  const CacheLayerView& cache;
-  const KvBWeights::Impl& weights;
-  Executor& executor;
-  Scratch* scratch;  // [workers]
-};
-
 // Runs every sequence of form kAbsorbed; see MlaAttention::Run.
 void RunAbsorbed(const StepContext& step, std::span<const AttentionSequence> sequences, const float* q, float* out,
                  float* lse, const AbsorbedWorkspace& workspace);

@@ -5,7 +5,10 @@
 #include <cstdint>
 #include <span>
 
-#include "attention/absorbed.h"
+#include "attention/scratch.h"
+#include "base/buffer.h"
+#include "mla/attention.h"
+#include "ops/gemm.h"
 
 namespace mla::attention {
 

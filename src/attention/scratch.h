@@ -1,4 +1,4 @@
-// A worker's own memory, and the steps on it that both forms share.
+// What both forms of the attention share: a call's context, a worker's own memory, and the steps on it.
 #ifndef MLA_ATTENTION_SCRATCH_H_
 #define MLA_ATTENTION_SCRATCH_H_
 
@@ -7,6 +7,8 @@
 #include "attention/kernels.h"
 #include "base/buffer.h"
 #include "mla/attention.h"
+#include "mla/executor.h"
+#include "ops/gemm.h"
 
 namespace mla::attention {
 
@@ -22,6 +24,18 @@ struct Scratch {
   float* scores = nullptr;          // [kMaxBlockRows, 64]
   std::int32_t* visible = nullptr;  // [kMaxBlockRows]
   States segment;                   // [kMaxBlockRows] states of the segment at hand
+};
+
+// What both forms need of a call: the model's dims, its kernels, and what the caller brought.
+struct StepContext {
+  const MlaDims& dims;
+  float scale;
+  const AttentionKernels& kernels;
+  const ops::OpKernels& ops;
+  const CacheLayerView& cache;
+  const KvBWeights::Impl& weights;
+  Executor& executor;
+  Scratch* scratch;  // [workers]
 };
 
 void PlaceScratch(const MlaDims& dims, Carver* carver, Scratch* out);

@@ -17,13 +17,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double LogProbability(std::span<const double> logits, std::int32_t id) {
-  const double largest = *std::max_element(logits.begin(), logits.end());
-  double sum = 0;
-  for (const double logit : logits) sum += std::exp(logit - largest);
-  return logits[static_cast<std::size_t>(id)] - largest - std::log(sum);
-}
-
 // A product, at most 2^60: a plan of four of them still has a sum.
 std::int64_t Saturated(std::initializer_list<std::int64_t> factors) {
   std::int64_t product = 1;
@@ -67,7 +60,7 @@ FinishReason Choose(Loop& loop, std::span<const double> logits, std::vector<std:
   }
   ids->push_back(id);
   report->ids.push_back(id);
-  report->logprobs.push_back(LogProbability(logits, id));
+  report->logprobs.push_back(sampler::LogProbability(logits, id));
   if (std::isnan(report->logprobs.back())) return FinishReason::kNotFinite;
   const auto& eos = loop.request.eos_ids;
   if (std::find(eos.begin(), eos.end(), id) != eos.end()) return FinishReason::kEos;
@@ -89,7 +82,7 @@ std::vector<double> RunPrompt(const Loop& loop, reference::ReferenceModel::State
     if (logits.empty()) return {};
     for (std::size_t i = 0; i < count && loop.request.prompt_logprobs && at + i + 1 < prompt.size(); ++i) {
       report->prompt_logprobs.push_back(
-          LogProbability(std::span<const double>(logits).subspan(i * vocab, vocab), prompt[at + i + 1]));
+          sampler::LogProbability(std::span<const double>(logits).subspan(i * vocab, vocab), prompt[at + i + 1]));
     }
     last.assign(logits.end() - static_cast<std::ptrdiff_t>(vocab), logits.end());
     at += count;

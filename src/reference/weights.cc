@@ -1,13 +1,13 @@
 #include "reference/weights.h"
 
 #include <cstring>
-#include <fstream>
 #include <new>
 #include <string>
 
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/cpu_info.h"
 #include "mla/dtypes.h"
 
 namespace mla::reference {
@@ -159,19 +159,6 @@ ModelWeights Loader::Model() const {
   return w;
 }
 
-// Bytes that can be had without swapping, as the kernel guesses; -1 where it does not say.
-std::int64_t AvailableBytes() {
-  std::ifstream meminfo("/proc/meminfo");
-  std::string key;
-  std::int64_t kib = 0;
-  std::string unit;
-  while (meminfo >> key >> kib) {
-    if (key == "MemAvailable:") return kib * 1024;
-    std::getline(meminfo, unit);
-  }
-  return -1;
-}
-
 Error NotEnough(const contract::ModelConfig& config, std::int64_t needed, std::int64_t available) {
   return Error{fmt::format("float64 reference of {}: needs {:.1f} GB of memory (8 bytes a parameter), {}",
                            config.model_type, static_cast<double>(needed) / 1e9,
@@ -185,8 +172,8 @@ Result<ModelWeights> LoadWeights(const contract::ModelConfig& config, const io::
   std::int64_t needed = 0;
   for (const io::Tensor& tensor : checkpoint.tensors()) needed += 8 * tensor.elements();
   // Linux grants memory that it does not have and ends the process later: an allocation alone would not tell.
-  const std::int64_t available = AvailableBytes();
-  if (available >= 0 && needed > available) return NotEnough(config, needed, available);
+  const std::int64_t available = UsableMemory();
+  if (needed > available) return NotEnough(config, needed, available);
   try {
     return Loader(config, checkpoint).Model();
   } catch (const std::bad_alloc&) {

@@ -42,12 +42,20 @@ Status Validate(const SamplingParams& p) {
   return {};
 }
 
-double LogProbability(std::span<const float> logits, std::int32_t id) {
-  const float largest = *std::max_element(logits.begin(), logits.end());
+namespace {
+
+template <class Logit>
+double LogSoftmaxAt(std::span<const Logit> logits, std::int32_t id) {
+  const Logit largest = *std::max_element(logits.begin(), logits.end());
   double sum = 0;
-  for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - largest);
+  for (const Logit logit : logits) sum += std::exp(static_cast<double>(logit) - largest);
   return static_cast<double>(logits[static_cast<std::size_t>(id)]) - largest - std::log(sum);
 }
+
+}  // namespace
+
+double LogProbability(std::span<const float> logits, std::int32_t id) { return LogSoftmaxAt(logits, id); }
+double LogProbability(std::span<const double> logits, std::int32_t id) { return LogSoftmaxAt(logits, id); }
 
 Sampler::Sampler(std::int64_t vocab)
     : candidates_(static_cast<std::size_t>(vocab)),

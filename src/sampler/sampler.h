@@ -21,6 +21,7 @@ Status Validate(const SamplingParams& params);
 
 // Natural log of softmax(logits)[id], in float64. -inf logits give -inf.
 double LogProbability(std::span<const float> logits, std::int32_t id);
+double LogProbability(std::span<const double> logits, std::int32_t id);
 
 // Chooses from logits [vocab], and has scratch of that size: allocates nothing after construction. One call at a time.
 class Sampler {
