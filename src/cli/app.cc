@@ -51,6 +51,7 @@ int RunApp(int argc, char** argv) {
   std::vector<std::pair<const char*, Action>> actions;
   actions.emplace_back("run", AddRun(app, log));
   actions.emplace_back("inspect", AddInspect(app, log));
+  actions.emplace_back("perplexity", AddPerplexity(app, log));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

@@ -21,6 +21,7 @@ using Log = std::shared_ptr<spdlog::logger>;
 using Action = std::function<int()>;
 Action AddRun(CLI::App& app, const Log& log);
 Action AddInspect(CLI::App& app, const Log& log);
+Action AddPerplexity(CLI::App& app, const Log& log);
 
 }  // namespace mla::cli
 

@@ -99,7 +99,8 @@ void WriteSummary(const RunOptions& options, const RunReport& r) {
       r.stats.attention.mha_in_pieces, r.stats.absorbed_steps, r.form_table);
 }
 
-ProgressLine::ProgressLine(bool enabled) : enabled_(enabled && isatty(STDERR_FILENO) != 0) {}
+ProgressLine::ProgressLine(bool enabled, std::string what, Unit unit)
+    : enabled_(enabled && isatty(STDERR_FILENO) != 0), what_(std::move(what)), unit_(unit) {}
 
 ProgressLine::~ProgressLine() {
   if (enabled_ && shown_ >= 0) std::fputs("\r\033[K", stderr);
@@ -111,7 +112,8 @@ void ProgressLine::Update(std::int64_t done, std::int64_t total) {
       static_cast<std::int64_t>(100.0 * static_cast<double>(done) / static_cast<double>(total));
   if (percent == shown_) return;
   shown_ = percent;
-  Say("\rloading {} of {} ({} %)\033[K", HumanBytes(done), HumanBytes(total), percent);
+  const auto show = [this](std::int64_t n) { return unit_ == Unit::kBytes ? HumanBytes(n) : std::to_string(n); };
+  Say("\r{} {} of {} ({} %)\033[K", what_, show(done), show(total), percent);
   std::fflush(stderr);
 }
 

@@ -47,7 +47,9 @@ void WriteSummary(const RunOptions& options, const RunReport& report);
 // One line on stderr that overwrites itself; nothing where stderr is no terminal.
 class ProgressLine {
  public:
-  explicit ProgressLine(bool enabled);
+  enum class Unit : std::uint8_t { kBytes, kCount };
+  // "loading 1.5 GiB of 3.0 GiB (50 %)".
+  explicit ProgressLine(bool enabled, std::string what = "loading", Unit unit = Unit::kBytes);
   ~ProgressLine();
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
@@ -55,6 +57,8 @@ class ProgressLine {
 
  private:
   bool enabled_;
+  std::string what_;
+  Unit unit_;
   std::int64_t shown_ = -1;
 };
 

@@ -7,10 +7,10 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
-#include "base/cpu_info.h"
 #include "cli/app.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
+#include "cli/load.h"
 #include "cli/output.h"
 #include "cli/run_explicit.h"
 #include "cli/run_options.h"
@@ -29,16 +29,6 @@ using Clock = std::chrono::steady_clock;
 
 double Since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-EngineOptions EngineOptionsOf(const RunOptions& o, std::int64_t context) {
-  EngineOptions e;
-  e.mode = EngineMode(o);
-  e.kv_dtype = o.kv_dtype == "f32" ? DType::kF32 : DType::kBF16;
-  e.context = context;
-  e.prefill_chunk = o.prefill_chunk;
-  e.kernels = o.kernels;
-  return e;
-}
-
 // The context of a run: as asked, or what the prompt and the output need, as far as the model goes.
 Result<std::int64_t> Context(const RunOptions& o, const ModelInfo& info, std::int64_t prompt) {
   const std::int64_t most = info.max_position_embeddings;
@@ -51,15 +41,6 @@ Result<std::int64_t> Context(const RunOptions& o, const ModelInfo& info, std::in
                              o.max_tokens > 0 ? " and room for one more" : "", context, o.ctx > 0 ? " (--ctx)" : "")};
   }
   return context;
-}
-
-Status FitsMemory(const MemoryPlan& plan, std::int64_t limit) {
-  if (plan.total() <= limit) return {};
-  return Error{
-      fmt::format("memory: {} are needed (weights {}, cache {}, workspace {}) and {} may be used; --ctx, "
-                  "--weights and --memory change that",
-                  HumanBytes(plan.total()), HumanBytes(plan.weights), HumanBytes(plan.cache),
-                  HumanBytes(plan.workspace + plan.tables), HumanBytes(limit))};
 }
 
 // Steps the engine to the request's end, or until interrupted. True where it was interrupted.
@@ -111,24 +92,11 @@ Result<bool> RunEngine(const RunOptions& o, const model::Opened& opened, const R
                        InterruptScope& interrupt, Streamer& streamer, RunReport* report) {
   MLA_ASSIGN_OR_RETURN(const std::int64_t context,
                        Context(o, opened.info, static_cast<std::int64_t>(request.prompt.size())));
-  MLA_ASSIGN_OR_RETURN(const std::int64_t limit, MemoryLimit(o));
-  const EngineOptions engine_options = EngineOptionsOf(o, context);
-  LoadOptions load;
-  load.weights = o.weights == "f32" ? WeightDType::kF32 : WeightDType::kBF16;
-  MLA_ASSIGN_OR_RETURN(const engine::Sizes sizes, engine::Resolve(opened.config, engine_options, report->threads));
-  MemoryPlan plan = engine::Planned(opened.config, sizes);
-  plan.weights = model::PlannedWeightBytes(opened, load.weights);
-  MLA_RETURN_IF_ERROR(FitsMemory(plan, limit));
-
   const auto begin = Clock::now();
-  const std::unique_ptr<Executor> pool = MakeThreadPool(report->threads);
-  ProgressLine progress(!o.quiet);
-  load.progress = [&](std::int64_t done, std::int64_t total) { progress.Update(done, total); };
-  MLA_ASSIGN_OR_RETURN(const Model model, model::LoadOpened(opened, load, *pool));
-  MLA_ASSIGN_OR_RETURN(Engine engine, Engine::Create(model, engine_options, *pool));
-  progress.Update(1, 1);
+  MLA_ASSIGN_OR_RETURN(const LoadedEngine loaded, LoadEngine(o, opened, context, report->threads, "--ctx"));
+  Engine& engine = *loaded.engine;
   report->load_seconds = Since(begin);
-  report->threads = pool->workers();  // fewer than asked where the system gives no more
+  report->threads = loaded.pool->workers();  // fewer than asked where the system gives no more
 
   interrupt.Defer();
   MLA_ASSIGN_OR_RETURN(const SequenceId id, engine.Submit(request));
@@ -157,22 +125,19 @@ Result<int> Run(const RunOptions& o, const Log& log) {
   RunReport report;
   MLA_ASSIGN_OR_RETURN(report.prompt_ids, PromptIds(o, text, opened.info));
   report.has_text = text != nullptr;
-  const int cpus = UsableCpus();
-  report.threads = o.threads > 0 ? o.threads : cpus;
-  if (report.threads > 4 * cpus) log->warn("{} threads on {} processors wait for each other", report.threads, cpus);
+  report.threads = ThreadCount(o, log);
   const Request request = RequestOf(o, opened, text, report.prompt_ids);
   MLA_RETURN_IF_ERROR(sampler::Validate(request.sampling));
 
   Streamer streamer(text, !o.json);
   bool interrupted = false;
   if (o.is_explicit()) {
-    MLA_ASSIGN_OR_RETURN(const std::int64_t limit, MemoryLimit(o));
     MLA_ASSIGN_OR_RETURN(const std::int64_t context,
                          Context(o, opened.info, static_cast<std::int64_t>(request.prompt.size())));
     interrupt.Defer();
-    MLA_ASSIGN_OR_RETURN(interrupted, RunExplicit(
-                                          {opened, request, context, limit, o.prefill_chunk},
-                                          [&] { return interrupt.Requested(); }, streamer, &report));
+    MLA_ASSIGN_OR_RETURN(interrupted,
+                         RunExplicit(
+                             {o, opened, request, context}, [&] { return interrupt.Requested(); }, streamer, &report));
   } else {
     MLA_ASSIGN_OR_RETURN(interrupted, RunEngine(o, opened, request, interrupt, streamer, &report));
   }

@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <initializer_list>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "cli/load.h"
 #include "engine/limits.h"
 #include "reference/reference.h"
 #include "sampler/sampler.h"
@@ -16,30 +17,6 @@ namespace mla::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// A product, at most 2^60: a plan of four of them still has a sum.
-std::int64_t Saturated(std::initializer_list<std::int64_t> factors) {
-  std::int64_t product = 1;
-  for (const std::int64_t factor : factors) {
-    if (__builtin_mul_overflow(product, factor, &product)) return std::int64_t{1} << 60;
-  }
-  return std::min(product, std::int64_t{1} << 60);
-}
-
-// Weights as the reference keeps them, keys and values of every head, and a chunk's logits. The caches grow by
-// doubling: for a moment the old one stands beside the new.
-MemoryPlan Planned(const contract::ModelConfig& c, const io::Checkpoint& checkpoint, std::int64_t context,
-                   std::int64_t chunk) {
-  std::int64_t parameters = 0;
-  for (const io::Tensor& tensor : checkpoint.tensors()) parameters += tensor.elements();
-  constexpr std::int64_t kDouble = sizeof(double);
-  MemoryPlan plan;
-  plan.weights = Saturated({parameters, kDouble});
-  plan.cache = Saturated({context, c.num_hidden_layers, c.num_attention_heads,
-                          c.qk_nope_head_dim + c.qk_rope_head_dim + c.v_head_dim, 2 * kDouble});
-  plan.workspace = Saturated({std::min(chunk, context), c.vocab_size, kDouble});
-  return plan;
-}
 
 struct Loop {
   const reference::ReferenceModel& model;
@@ -95,13 +72,6 @@ std::vector<double> RunPrompt(const Loop& loop, reference::ReferenceModel::State
 Result<bool> RunExplicit(const ExplicitRun& run, const std::function<bool()>& stop, Streamer& streamer,
                          RunReport* report) {
   const contract::ModelConfig& config = run.opened.config;
-  report->memory = Planned(config, run.opened.checkpoint, run.context, run.chunk);
-  if (report->memory.total() > run.memory_limit) {
-    return Error{
-        fmt::format("memory: the float64 reference needs {} (weights {}, keys and values {}) and {} may be used",
-                    HumanBytes(report->memory.total()), HumanBytes(report->memory.weights),
-                    HumanBytes(report->memory.cache), HumanBytes(run.memory_limit))};
-  }
   for (const std::int32_t id : run.request.prompt) {
     if (id < 0 || id >= config.vocab_size) {
       return Error{fmt::format("prompt: expected ids from 0 to {}, found {}", config.vocab_size - 1, id)};
@@ -115,7 +85,9 @@ Result<bool> RunExplicit(const ExplicitRun& run, const std::function<bool()>& st
     begin = now;
     return seconds;
   };
-  MLA_ASSIGN_OR_RETURN(const auto model, reference::ReferenceModel::Load(config, run.opened.checkpoint));
+  MLA_ASSIGN_OR_RETURN(const LoadedReference loaded, LoadReference(run.options, run.opened, run.context));
+  const reference::ReferenceModel& model = loaded.model;
+  report->memory = loaded.plan;
   report->load_seconds = lap();
   report->kernels = "float64 reference";
   report->prompt_form = "explicit";
@@ -125,7 +97,7 @@ Result<bool> RunExplicit(const ExplicitRun& run, const std::function<bool()>& st
   Loop loop{model, run.request, run.context, sampler::Sampler(config.vocab_size),
             std::vector<float>(static_cast<std::size_t>(config.vocab_size))};
   auto state = model.NewState();
-  std::vector<double> logits = RunPrompt(loop, state, run.chunk, stop, report);
+  std::vector<double> logits = RunPrompt(loop, state, run.options.prefill_chunk, stop, report);
   report->prompt_seconds = lap();
   std::vector<std::int32_t> ids = run.request.prompt;
   FinishReason finish = run.request.max_tokens == 0 && !logits.empty() ? FinishReason::kMaxTokens : FinishReason::kNone;

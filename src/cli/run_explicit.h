@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "cli/compute_options.h"
 #include "cli/output.h"
 #include "cli/streamer.h"
 #include "mla/engine.h"
@@ -14,15 +15,14 @@
 namespace mla::cli {
 
 struct ExplicitRun {
+  const ComputeOptions& options;
   const model::Opened& opened;
   const Request& request;
   std::int64_t context;
-  std::int64_t memory_limit;  // bytes
-  std::int64_t chunk;         // prompt tokens between looks at `stop`
 };
 
-// As the engine's run, one token after another; fills the report. True where `stop` ended it. Fails where 8 bytes a
-// parameter and the keys and values of every head don't fit the limit, or stdout can't be written.
+// As the engine's run, one token after another; fills the report. True where `stop` ended it. Fails as LoadReference
+// does, and where stdout can't be written.
 Result<bool> RunExplicit(const ExplicitRun& run, const std::function<bool()>& stop, Streamer& streamer,
                          RunReport* report);
 

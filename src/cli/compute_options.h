@@ -1,0 +1,45 @@
+// How a model is computed: the flags that mean the same in every subcommand that runs one.
+#ifndef MLA_CLI_COMPUTE_OPTIONS_H_
+#define MLA_CLI_COMPUTE_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "cli/command.h"
+#include "mla/engine.h"
+#include "mla/result.h"
+
+namespace mla::cli {
+
+struct ComputeOptions {
+  std::string model;
+  std::string mode = "auto";  // or "explicit": the float64 reference
+  std::string kv_dtype = "bf16";
+  std::string weights = "bf16";
+  std::string memory;  // "" for what the machine leaves
+  std::int64_t prefill_chunk = 512;
+  int threads = 0;
+  std::string kernels;
+  bool json = false;
+  bool quiet = false;
+
+  bool is_explicit() const { return mode == "explicit"; }
+};
+
+// MODEL, the first argument.
+void AddModelArgument(CLI::App& command, ComputeOptions* options);
+void AddComputeFlags(CLI::App& command, ComputeOptions* options);
+
+// The options as the engine's types. Preconditions: the flags' own checks have passed.
+Mode EngineMode(const ComputeOptions& options);
+// `context`: most tokens of a sequence.
+EngineOptions EngineOptionsOf(const ComputeOptions& options, std::int64_t context);
+WeightDType WeightsOf(const ComputeOptions& options);
+// Fails on a malformed or absurd size; "" gives what the machine and its cgroups leave.
+Result<std::int64_t> MemoryLimit(const ComputeOptions& options);
+// As asked, or what affinity and cgroups leave; warns where there are far too many.
+int ThreadCount(const ComputeOptions& options, const Log& log);
+
+}  // namespace mla::cli
+
+#endif  // MLA_CLI_COMPUTE_OPTIONS_H_

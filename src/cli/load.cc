@@ -1,0 +1,85 @@
+#include "cli/load.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cli/output.h"
+#include "engine/limits.h"
+
+namespace mla::cli {
+namespace {
+
+Status FitsMemory(const MemoryPlan& plan, std::int64_t limit, std::string_view context_flag) {
+  if (plan.total() <= limit) return {};
+  return Error{
+      fmt::format("memory: {} are needed (weights {}, cache {}, workspace {}) and {} may be used; {}, "
+                  "--weights and --memory change that",
+                  HumanBytes(plan.total()), HumanBytes(plan.weights), HumanBytes(plan.cache),
+                  HumanBytes(plan.workspace + plan.tables), HumanBytes(limit), context_flag)};
+}
+
+// A product, at most 2^60: a plan of four of them still has a sum.
+std::int64_t Saturated(std::initializer_list<std::int64_t> factors) {
+  std::int64_t product = 1;
+  for (const std::int64_t factor : factors) {
+    if (__builtin_mul_overflow(product, factor, &product)) return std::int64_t{1} << 60;
+  }
+  return std::min(product, std::int64_t{1} << 60);
+}
+
+// Weights as the reference keeps them, keys and values of every head, and a chunk's logits. The caches grow by
+// doubling: for a moment the old one stands beside the new.
+MemoryPlan PlannedReference(const contract::ModelConfig& c, const io::Checkpoint& checkpoint, std::int64_t context,
+                            std::int64_t chunk) {
+  std::int64_t parameters = 0;
+  for (const io::Tensor& tensor : checkpoint.tensors()) parameters += tensor.elements();
+  constexpr std::int64_t kDouble = sizeof(double);
+  MemoryPlan plan;
+  plan.weights = Saturated({parameters, kDouble});
+  plan.cache = Saturated({context, c.num_hidden_layers, c.num_attention_heads,
+                          c.qk_nope_head_dim + c.qk_rope_head_dim + c.v_head_dim, 2 * kDouble});
+  plan.workspace = Saturated({std::min(chunk, context), c.vocab_size, kDouble});
+  return plan;
+}
+
+}  // namespace
+
+Result<LoadedEngine> LoadEngine(const ComputeOptions& options, const model::Opened& opened, std::int64_t context,
+                                int threads, std::string_view context_flag) {
+  MLA_ASSIGN_OR_RETURN(const std::int64_t limit, MemoryLimit(options));
+  const EngineOptions engine_options = EngineOptionsOf(options, context);
+  LoadOptions load;
+  load.weights = WeightsOf(options);
+  MLA_ASSIGN_OR_RETURN(const engine::Sizes sizes, engine::Resolve(opened.config, engine_options, threads));
+  MemoryPlan plan = engine::Planned(opened.config, sizes);
+  plan.weights = model::PlannedWeightBytes(opened, load.weights);
+  MLA_RETURN_IF_ERROR(FitsMemory(plan, limit, context_flag));
+
+  LoadedEngine loaded;
+  loaded.pool = MakeThreadPool(threads);
+  ProgressLine progress(!options.quiet);
+  load.progress = [&](std::int64_t done, std::int64_t total) { progress.Update(done, total); };
+  MLA_ASSIGN_OR_RETURN(Model model, model::LoadOpened(opened, load, *loaded.pool));
+  loaded.model = std::make_unique<Model>(std::move(model));
+  MLA_ASSIGN_OR_RETURN(Engine engine, Engine::Create(*loaded.model, engine_options, *loaded.pool));
+  loaded.engine = std::make_unique<Engine>(std::move(engine));
+  return loaded;
+}
+
+Result<LoadedReference> LoadReference(const ComputeOptions& options, const model::Opened& opened,
+                                      std::int64_t context) {
+  MLA_ASSIGN_OR_RETURN(const std::int64_t limit, MemoryLimit(options));
+  const MemoryPlan plan = PlannedReference(opened.config, opened.checkpoint, context, options.prefill_chunk);
+  if (plan.total() > limit) {
+    return Error{
+        fmt::format("memory: the float64 reference needs {} (weights {}, keys and values {}) and {} may be used",
+                    HumanBytes(plan.total()), HumanBytes(plan.weights), HumanBytes(plan.cache), HumanBytes(limit))};
+  }
+  MLA_ASSIGN_OR_RETURN(auto model, reference::ReferenceModel::Load(opened.config, opened.checkpoint));
+  return LoadedReference{std::move(model), plan};
+}
+
+}  // namespace mla::cli

@@ -1,0 +1,39 @@
+// From opened files to what computes: planned, refused where memory lacks, loaded with progress on stderr.
+#ifndef MLA_CLI_LOAD_H_
+#define MLA_CLI_LOAD_H_
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "cli/compute_options.h"
+#include "mla/engine.h"
+#include "mla/result.h"
+#include "model/model.h"
+#include "reference/reference.h"
+
+namespace mla::cli {
+
+struct LoadedEngine {
+  std::unique_ptr<Executor> pool;
+  std::unique_ptr<Model> model;
+  std::unique_ptr<Engine> engine;  // the last: it refers to the others
+};
+
+// An engine for one sequence of `context` tokens. Fails, before anything is loaded, where the plan passes the limit;
+// `context_flag` is what the message names beside --weights and --memory.
+Result<LoadedEngine> LoadEngine(const ComputeOptions& options, const model::Opened& opened, std::int64_t context,
+                                int threads, std::string_view context_flag);
+
+struct LoadedReference {
+  reference::ReferenceModel model;
+  MemoryPlan plan;
+};
+
+// The float64 reference, for sequences of at most `context` tokens appended in pieces of at most prefill_chunk. Fails
+// where 8 bytes a parameter, the keys and values of every head and a piece's logits don't fit the limit.
+Result<LoadedReference> LoadReference(const ComputeOptions& options, const model::Opened& opened, std::int64_t context);
+
+}  // namespace mla::cli
+
+#endif  // MLA_CLI_LOAD_H_
