@@ -1,6 +1,12 @@
 #include "attention/kv_b.h"
 
+#include <optional>
+#include <string>
 #include <utility>
+
+#include <fmt/format.h>
+
+#include "base/fp8.h"
 
 namespace mla {
 namespace {
@@ -35,6 +41,30 @@ void PackAll(const ops::MatrixSource& source, const ops::PackedMatrix& out) {
   ops::PackPanels(source, 0, out.n, out, 0, ops::Panels(out.n));
 }
 
+std::int64_t Blocks(std::int64_t elements, std::int64_t block) { return (elements + block - 1) / block; }
+
+// What Pack can't use of dtypes, scales and codes.
+Status CheckValues(const MlaDims& dims, DType dtype, const std::byte* kv_b_proj, const BlockScales& scales) {
+  if (dtype == DType::kF8E8M0) return Error{"kv_b_proj: expected F32, F16, BF16 or F8_E4M3, found F8_E8M0"};
+  if (dtype != DType::kF8E4M3) {
+    if (scales.data == nullptr) return {};
+    return Error{fmt::format("kv_b_proj: expected scales for F8_E4M3 alone, found some for {}", DTypeName(dtype))};
+  }
+  if (scales.data == nullptr || scales.block_rows < 1 || scales.block_columns < 1) {
+    return Error{"kv_b_proj: expected scales for F8_E4M3, in blocks of at least 1 x 1, found none"};
+  }
+  if (scales.dtype == DType::kF16 || scales.dtype == DType::kF8E4M3) {
+    return Error{fmt::format("kv_b_proj scales: expected F32, BF16 or F8_E8M0, found {}", DTypeName(scales.dtype))};
+  }
+  const std::int64_t rows = dims.num_attention_heads * (dims.qk_nope_head_dim + dims.v_head_dim);
+  const std::int64_t grid_columns = Blocks(dims.kv_lora_rank, scales.block_columns);
+  const std::optional<std::string> fault =
+      ScaleFault(scales.dtype, scales.data, Blocks(rows, scales.block_rows) * grid_columns, grid_columns, false);
+  if (fault) return Error{fmt::format("kv_b_proj scales: {}", *fault)};
+  if (HasNanE4M3(kv_b_proj, rows * dims.kv_lora_rank)) return Error{"kv_b_proj: expected numbers, found a NaN"};
+  return {};
+}
+
 }  // namespace
 
 KvBWeights::KvBWeights(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -51,22 +81,22 @@ std::int64_t KvBWeights::Bytes(const MlaDims& dims, WeightDType keep) {
 }
 
 Result<KvBWeights> KvBWeights::Pack(const MlaDims& dims, DType dtype, const std::byte* kv_b_proj, WeightDType keep,
-                                    Executor& executor) {
+                                    Executor& executor, const BlockScales& scales) {
+  MLA_RETURN_IF_ERROR(CheckValues(dims, dtype, kv_b_proj, scales));
   auto impl = std::make_unique<Impl>();
   MLA_ASSIGN_OR_RETURN(impl->storage, Buffer::Allocate(Bytes(dims, keep), "kv_b weights"));
   Carver carver(impl->storage);
   PlaceAll(dims, keep, &carver, impl.get());
-  const std::int64_t r = dims.kv_lora_rank;
+  const ops::MatrixSource whole = ops::MatrixSource::Dense(dtype, kv_b_proj, dims.kv_lora_rank, scales);
   const std::int64_t head_rows = dims.qk_nope_head_dim + dims.v_head_dim;
-  const auto width = static_cast<std::int64_t>(DTypeBytes(dtype));
   // Head h's rows of kv_b_proj [H (N+V), R]: first w_kc [N, R], then w_vc [V, R].
   ParallelFor(executor, dims.num_attention_heads, [&](std::int64_t h, int /*worker*/) {
-    const std::byte* w_kc = kv_b_proj + h * head_rows * r * width;
-    const std::byte* w_vc = w_kc + dims.qk_nope_head_dim * r * width;
+    const ops::MatrixSource w_kc = whole.FromRow(h * head_rows);
+    const ops::MatrixSource w_vc = w_kc.FromRow(dims.qk_nope_head_dim);
     const auto head = static_cast<std::size_t>(h);
-    PackAll({dtype, w_kc, 1, r}, impl->absorb[head]);
-    PackAll({dtype, w_kc, r, 1}, impl->expand[head]);
-    PackAll({dtype, w_vc, r, 1}, impl->value[head]);
+    PackAll(w_kc.Transposed(), impl->absorb[head]);
+    PackAll(w_kc, impl->expand[head]);
+    PackAll(w_vc, impl->value[head]);
   });
   return KvBWeights(std::move(impl));
 }

@@ -53,14 +53,6 @@ void CheckModelType(Fields* fields, ModelConfig* config) {
   fields->Fail("model_type", "a supported one (\"deepseek_v3\")", Describe(value));
 }
 
-void CheckUnquantised(Fields* fields) {
-  const io::JsonValue* value = fields->TakeValue("quantization_config");
-  if (value == nullptr) return;
-  const io::JsonValue* method = value->Find("quant_method");
-  fields->Fail("quantization_config", "none (only unquantised F32, F16 and BF16 checkpoints are read)",
-               method == nullptr ? value->Describe() : "quant_method " + method->Describe());
-}
-
 void ParseDims(Fields* fields, ModelConfig* config) {
   config->vocab_size = fields->Int("vocab_size", 1, kMaxPositions);
   config->hidden_size = fields->Int("hidden_size", 1, kMaxDim);
@@ -129,7 +121,7 @@ Result<ModelConfig> ParseConfig(std::string_view json_text, std::string_view whe
   Fields fields(json, where);
   ModelConfig config;
   CheckModelType(&fields, &config);
-  CheckUnquantised(&fields);
+  ParseQuantization(&fields, &config);
   ParseDims(&fields, &config);
   config.rope = ParseRope(&fields, config.qk_rope_head_dim);
   ParseMoe(&fields, &config);

@@ -32,6 +32,13 @@ struct MoeConfig {
   TopkMethod topk_method = TopkMethod::kNoauxTc;
 };
 
+// Products kept as F8_E4M3 with one scale for each block (contract/fp8.h).
+struct Fp8Config {
+  std::int64_t block_rows = 0;  // weight_block_size, [out, in]
+  std::int64_t block_columns = 0;
+  bool power_of_two_scales = false;  // scale_fmt ue8m0
+};
+
 // Names are the checkpoint's own words. Dims are positive unless said; products of any two fit in int64.
 struct ModelConfig {
   std::string model_type;  // "deepseek_v3"
@@ -55,6 +62,7 @@ struct ModelConfig {
   std::int64_t first_k_dense_replace = 0;
   std::int64_t moe_layer_freq = 1;
   bool tie_word_embeddings = false;
+  std::optional<Fp8Config> fp8;  // quantization_config; empty: every tensor is F32, F16 or BF16
   std::optional<std::int64_t> bos_token_id;
   std::vector<std::int64_t> eos_token_ids;
 

@@ -22,6 +22,9 @@ RopeSpec ParseRope(Fields* fields, std::int64_t rope_dim);
 // The fields of experts, and which layers have them.
 void ParseMoe(Fields* fields, ModelConfig* config);
 
+// quantization_config: fp8 in blocks, or nothing. Other methods are refused by name.
+void ParseQuantization(Fields* fields, ModelConfig* config);
+
 // Holds the number of tensors and of parameters to kMaxTensors and kMaxParameters: dims that are each in range may
 // still describe something that no machine could list.
 void CheckTotals(Fields* fields, const ModelConfig& config);

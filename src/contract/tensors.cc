@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "contract/config_parts.h"
+#include "contract/fp8.h"
 #include "io/quote.h"
 
 namespace mla::contract {
@@ -41,7 +42,7 @@ class LayerTable {
     tensors_.back().required = false;
     Add("enorm.weight", {hidden});
     Add("hnorm.weight", {hidden});
-    Add("eh_proj.weight", {hidden, 2 * hidden});
+    AddProduct("eh_proj.weight", {hidden, 2 * hidden});
     for (TensorSpec& spec : LayerTable(config_).Layer(moe)) tensors_.push_back(std::move(spec));
     Add("shared_head.norm.weight", {hidden});
     Add("shared_head.head.weight", {config_.vocab_size, hidden});
@@ -57,27 +58,32 @@ class LayerTable {
     spec.shape = std::move(shape);
     spec.expert = expert;
   }
+  void AddProduct(std::string name, std::vector<std::int64_t> shape, std::int64_t expert = -1) {
+    Add(std::move(name), std::move(shape), expert);
+    tensors_.back().product = true;
+  }
 
   void Attention() {
     const ModelConfig& c = config_;
     const std::int64_t q_rows = c.num_attention_heads * (c.qk_nope_head_dim + c.qk_rope_head_dim);
     if (c.q_lora_rank) {
-      Add("self_attn.q_a_proj.weight", {*c.q_lora_rank, c.hidden_size});
+      AddProduct("self_attn.q_a_proj.weight", {*c.q_lora_rank, c.hidden_size});
       Add("self_attn.q_a_layernorm.weight", {*c.q_lora_rank});
-      Add("self_attn.q_b_proj.weight", {q_rows, *c.q_lora_rank});
+      AddProduct("self_attn.q_b_proj.weight", {q_rows, *c.q_lora_rank});
     } else {
-      Add("self_attn.q_proj.weight", {q_rows, c.hidden_size});
+      AddProduct("self_attn.q_proj.weight", {q_rows, c.hidden_size});
     }
-    Add("self_attn.kv_a_proj_with_mqa.weight", {c.kv_lora_rank + c.qk_rope_head_dim, c.hidden_size});
+    AddProduct("self_attn.kv_a_proj_with_mqa.weight", {c.kv_lora_rank + c.qk_rope_head_dim, c.hidden_size});
     Add("self_attn.kv_a_layernorm.weight", {c.kv_lora_rank});
-    Add("self_attn.kv_b_proj.weight", {c.num_attention_heads * (c.qk_nope_head_dim + c.v_head_dim), c.kv_lora_rank});
-    Add("self_attn.o_proj.weight", {c.hidden_size, c.num_attention_heads * c.v_head_dim});
+    AddProduct("self_attn.kv_b_proj.weight",
+               {c.num_attention_heads * (c.qk_nope_head_dim + c.v_head_dim), c.kv_lora_rank});
+    AddProduct("self_attn.o_proj.weight", {c.hidden_size, c.num_attention_heads * c.v_head_dim});
   }
 
   void Mlp(const std::string& prefix, std::int64_t intermediate, std::int64_t expert = -1) {
-    Add(prefix + "gate_proj.weight", {intermediate, config_.hidden_size}, expert);
-    Add(prefix + "up_proj.weight", {intermediate, config_.hidden_size}, expert);
-    Add(prefix + "down_proj.weight", {config_.hidden_size, intermediate}, expert);
+    AddProduct(prefix + "gate_proj.weight", {intermediate, config_.hidden_size}, expert);
+    AddProduct(prefix + "up_proj.weight", {intermediate, config_.hidden_size}, expert);
+    AddProduct(prefix + "down_proj.weight", {config_.hidden_size, intermediate}, expert);
   }
 
   void Moe(const MoeConfig& moe) {
@@ -248,22 +254,27 @@ TensorReport CheckTensors(const ModelConfig& config, const io::Checkpoint& check
   TensorReport report;
   const std::vector<TensorSpec> expected = ExpectedTensors(config);
   std::vector<std::string_view> names;
+  std::vector<std::string_view> products;
   names.reserve(expected.size());
   for (const TensorSpec& spec : expected) {
     names.push_back(spec.name);
+    if (spec.product) products.push_back(spec.name);
     const io::Tensor* tensor = checkpoint.Find(spec.name);
-    if (tensor == nullptr) {
-      if (spec.required) report.missing.push_back(fmt::format("{}: expected {}", spec.name, ShapeText(spec.shape)));
-    } else if (!tensor->known_dtype || tensor->shape != spec.shape) {
-      report.mismatched.push_back(fmt::format("{}: expected {} of F32, F16 or BF16, found {}", spec.name,
-                                              ShapeText(spec.shape), Found(*tensor)));
+    if (tensor != nullptr) {
+      if (auto fault = PlaceFault(config, spec, *tensor, checkpoint)) report.mismatched.push_back(std::move(*fault));
+    } else if (spec.required) {
+      report.missing.push_back(fmt::format("{}: expected {}", spec.name, ShapeText(spec.shape)));
     }
   }
   std::sort(names.begin(), names.end());
+  std::sort(products.begin(), products.end());
   for (const io::Tensor& tensor : checkpoint.tensors()) {
     if (std::binary_search(names.begin(), names.end(), std::string_view(tensor.name)) || IsHarmless(tensor.name)) {
       continue;
     }
+    // Scales were looked at with their product; a product that is not there is what is missing.
+    const std::optional<std::string_view> product = ProductOf(tensor.name);
+    if (config.fp8 && product && std::binary_search(products.begin(), products.end(), *product)) continue;
     report.extra.push_back(fmt::format("{} {}", io::Printable(tensor.name), Found(tensor)));
   }
   return report;

@@ -18,6 +18,7 @@ struct TensorSpec {
   std::vector<std::int64_t> shape;  // [out, in] for products, [n] for norms and biases
   bool required = true;             // false: may be missing, another tensor then serves
   bool active = true;               // false: in the checkpoint, not in a token's path (MTP)
+  bool product = false;             // true: may be in fp8, with scales beside it (contract/fp8.h)
   std::int64_t expert = -1;         // index of a routed expert, else -1
 };
 
@@ -31,7 +32,8 @@ struct TensorReport {
   bool ok() const { return missing.empty() && mismatched.empty() && extra.empty(); }
 };
 
-// Compares the two whole; tensors known to be harmless (rotary_emb.inv_freq) are no extras.
+// Compares the two whole, scales of fp8 included; no tensor's bytes are read. Tensors known to be harmless
+// (rotary_emb.inv_freq) are no extras.
 TensorReport CheckTensors(const ModelConfig& config, const io::Checkpoint& checkpoint);
 
 // One error that lists every fault (the first 20 of a kind, then a count); Ok where there is none.

@@ -31,7 +31,7 @@ constexpr std::array<Word, 20> kWords = {{
 }};
 
 std::optional<DType> KnownDType(std::string_view word) {
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3, DType::kF8E8M0}) {
     if (word == DTypeName(dtype)) return dtype;
   }
   return std::nullopt;

@@ -1,12 +1,22 @@
 #include "ops/packed.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "base/check.h"
+#include "base/fp8.h"
 
 namespace mla::ops {
 namespace {
+
+constexpr std::array<float, 256> kE4M3Values = [] {
+  std::array<float, 256> values{};
+  for (std::size_t code = 0; code < values.size(); ++code) {
+    values[code] = FloatFromE4M3(static_cast<std::uint8_t>(code));
+  }
+  return values;
+}();
 
 template <class T>
 T ReadAt(const std::byte* p) {
@@ -15,70 +25,143 @@ T ReadAt(const std::byte* p) {
   return value;
 }
 
-float ReadElement(DType dtype, const std::byte* p) {
-  switch (dtype) {
-    case DType::kF32: return ReadAt<float>(p);
-    case DType::kF16: return FloatFromF16(ReadAt<std::uint16_t>(p));
-    case DType::kBF16: return FloatFromBf16(ReadAt<std::uint16_t>(p));
-  }
-  return 0;
+// A float as it is kept.
+template <class Kept>
+Kept Keep(float value) {
+  if constexpr (sizeof(Kept) == 4) return value;
+  if constexpr (sizeof(Kept) == 2) return Bf16FromFloat(value);
 }
 
-// Index, within a panel, of the element (k, lane).
-std::int64_t PanelIndex(PackedFormat format, std::int64_t k, std::int64_t lane) {
-  return format == PackedFormat::kF32 ? k * kPanel + lane : (k / 2 * kPanel + lane) * 2 + k % 2;
-}
-
-// One output's k inputs into its lane. `Convert` turns a stored element into a packed one.
-template <class Stored, class Packed, class Convert>
-void PackRow(const std::byte* row, std::int64_t column_stride, const PackedMatrix& out, Packed* panel,
-             std::int64_t lane, Convert convert) {
-  const std::int64_t step = column_stride * static_cast<std::int64_t>(sizeof(Stored));
-  for (std::int64_t k = 0; k < out.k; ++k) {
-    panel[PanelIndex(out.format, k, lane)] = convert(ReadAt<Stored>(row + k * step));
-  }
-}
-
-void PackOutput(const MatrixSource& source, std::int64_t source_row, const PackedMatrix& out, std::int64_t n) {
-  std::byte* panel = out.data + n / kPanel * PanelBytes(out.format, out.k);
-  const std::int64_t lane = n % kPanel;
-  const std::byte* row =
-      source.data + source_row * source.row_stride * static_cast<std::int64_t>(DTypeBytes(source.dtype));
-  if (out.format == PackedFormat::kBF16) {
-    auto* to = reinterpret_cast<Bf16Bits*>(panel);
-    if (source.dtype == DType::kBF16) {
-      PackRow<std::uint16_t>(row, source.column_stride, out, to, lane, [](std::uint16_t x) { return x; });
-    } else if (source.dtype == DType::kF32) {
-      PackRow<float>(row, source.column_stride, out, to, lane, Bf16FromFloat);
-    } else {
-      PackRow<std::uint16_t>(row, source.column_stride, out, to, lane,
-                             [](std::uint16_t x) { return Bf16FromFloat(FloatFromF16(x)); });
-    }
+// `count` stored elements, `stride` apart, to out. The loop over neighbours is apart from the other, since compilers
+// turn it into vector code.
+template <class Stored, class Kept, class Convert>
+void ConvertRun(const std::byte* from, std::int64_t stride, std::int64_t count, Kept* out, Convert convert) {
+  constexpr auto kWidth = static_cast<std::int64_t>(sizeof(Stored));
+  if (stride == 1) {
+    for (std::int64_t i = 0; i < count; ++i) out[i] = convert(ReadAt<Stored>(from + i * kWidth));
     return;
   }
-  auto* to = reinterpret_cast<float*>(panel);
-  if (source.dtype == DType::kBF16) {
-    PackRow<std::uint16_t>(row, source.column_stride, out, to, lane, FloatFromBf16);
-  } else if (source.dtype == DType::kF32) {
-    PackRow<float>(row, source.column_stride, out, to, lane, [](float x) { return x; });
-  } else {
-    PackRow<std::uint16_t>(row, source.column_stride, out, to, lane, FloatFromF16);
+  for (std::int64_t i = 0; i < count; ++i) out[i] = convert(ReadAt<Stored>(from + i * stride * kWidth));
+}
+
+// Fp8, one run for each block that the elements pass.
+template <class Kept>
+void ConvertFp8(const MatrixSource& source, const std::byte* from, std::int64_t row, std::int64_t begin,
+                std::int64_t end, Kept* out) {
+  const ScaleGrid& s = source.scales;
+  MLA_DCHECK(s.data != nullptr);
+  const std::int64_t scale_row = (s.first_row + row) / s.block_rows * s.row_stride;
+  for (std::int64_t at = begin; at < end;) {
+    const std::int64_t block = (s.first_column + at) / s.block_columns;
+    const std::int64_t stop = std::min(end, (block + 1) * s.block_columns - s.first_column);
+    const float scale = ScaleAt(s.dtype, s.data, scale_row + block * s.column_stride);
+    ConvertRun<std::uint8_t>(from + (at - begin) * source.column_stride, source.column_stride, stop - at,
+                             out + (at - begin),
+                             [scale](std::uint8_t code) { return Keep<Kept>(kE4M3Values[code] * scale); });
+    at = stop;
+  }
+}
+
+// Columns [begin, end) of a row to out.
+template <class Kept>
+void Convert(const MatrixSource& source, std::int64_t row, std::int64_t begin, std::int64_t end, Kept* out) {
+  const std::int64_t at = row * source.row_stride + begin * source.column_stride;
+  const std::byte* from = source.data + at * static_cast<std::int64_t>(DTypeBytes(source.dtype));
+  const std::int64_t stride = source.column_stride;
+  const std::int64_t count = end - begin;
+  switch (source.dtype) {
+    case DType::kF32: return ConvertRun<float>(from, stride, count, out, Keep<Kept>);
+    case DType::kF16:
+      return ConvertRun<std::uint16_t>(from, stride, count, out,
+                                       [](std::uint16_t x) { return Keep<Kept>(FloatFromF16(x)); });
+    case DType::kBF16:
+      return ConvertRun<std::uint16_t>(from, stride, count, out, [](std::uint16_t x) {
+        if constexpr (sizeof(Kept) == 2) return x;  // the same bits, a NaN's too
+        if constexpr (sizeof(Kept) == 4) return FloatFromBf16(x);
+      });
+    case DType::kF8E4M3: return ConvertFp8(source, from, row, begin, end, out);
+    case DType::kF8E8M0: break;  // scales alone
+  }
+  MLA_CHECK(source.dtype != DType::kF8E8M0);
+}
+
+// Columns of a panel that are turned at a time: even, and 16 rows of them lie in the first-level cache.
+constexpr std::int64_t kTileColumns = 128;
+
+// Rows [row, row + lanes) of the source into lanes [lane, lane + lanes) of a panel. A tile is read row by row, where
+// the source's lines are whole, and written column by column, where the panel's are: a row written alone would pass
+// over all of the panel, four bytes a line.
+template <class Kept>
+void PackLanes(const MatrixSource& source, std::int64_t row, std::int64_t lane, std::int64_t lanes, std::int64_t k,
+               std::byte* panel) {
+  // Elements that lie side by side in a lane: a pair of bf16, or one float.
+  constexpr std::int64_t kGroup = 4 / sizeof(Kept);
+  alignas(64) Kept tile[kPanel][kTileColumns];
+  for (std::int64_t begin = 0; begin < k; begin += kTileColumns) {
+    const std::int64_t end = std::min(k, begin + kTileColumns);
+    const std::int64_t groups = (end - begin + kGroup - 1) / kGroup;
+    for (std::int64_t i = 0; i < lanes; ++i) {
+      Convert(source, row + i, begin, end, tile[i]);
+      if ((end - begin) % kGroup != 0) tile[i][end - begin] = 0;
+    }
+    std::byte* to = panel + (begin / kGroup * kPanel + lane) * 4;
+    for (std::int64_t g = 0; g < groups; ++g) {
+      for (std::int64_t i = 0; i < lanes; ++i) std::memcpy(to + (g * kPanel + i) * 4, &tile[i][g * kGroup], 4);
+    }
   }
 }
 
 }  // namespace
 
+MatrixSource MatrixSource::Dense(DType dtype, const std::byte* data, std::int64_t columns, const BlockScales& scales) {
+  MatrixSource source{dtype, data, columns, 1};
+  MLA_CHECK_EQ(dtype == DType::kF8E4M3, scales.data != nullptr);
+  if (scales.data == nullptr) return source;
+  MLA_CHECK(scales.block_rows > 0 && scales.block_columns > 0);
+  const std::int64_t grid_columns = (columns + scales.block_columns - 1) / scales.block_columns;
+  source.scales = {scales.dtype, scales.data, scales.block_rows, scales.block_columns, grid_columns, 1, 0, 0};
+  return source;
+}
+
+MatrixSource MatrixSource::FromRow(std::int64_t row) const {
+  MatrixSource part = *this;
+  part.data += row * row_stride * static_cast<std::int64_t>(DTypeBytes(dtype));
+  part.scales.first_row += row;
+  return part;
+}
+
+MatrixSource MatrixSource::Transposed() const {
+  MatrixSource turned = *this;
+  std::swap(turned.row_stride, turned.column_stride);
+  std::swap(turned.scales.block_rows, turned.scales.block_columns);
+  std::swap(turned.scales.row_stride, turned.scales.column_stride);
+  std::swap(turned.scales.first_row, turned.scales.first_column);
+  return turned;
+}
+
 void PackPanels(const MatrixSource& source, std::int64_t first_row, std::int64_t rows, const PackedMatrix& out,
                 std::int64_t panel_begin, std::int64_t panel_end) {
   MLA_CHECK_LE(first_row + rows, out.n);
-  const std::int64_t begin = std::max(first_row, panel_begin * kPanel);
-  const std::int64_t end = std::min(first_row + rows, panel_end * kPanel);
-  for (std::int64_t n = begin; n < end; ++n) PackOutput(source, n - first_row, out, n);
+  const std::int64_t last = std::min(first_row + rows, panel_end * kPanel);
+  for (std::int64_t n = std::max(first_row, panel_begin * kPanel); n < last;) {
+    const std::int64_t lane = n % kPanel;
+    const std::int64_t lanes = std::min(kPanel - lane, last - n);
+    std::byte* panel = out.data + n / kPanel * PanelBytes(out.format, out.k);
+    if (out.format == PackedFormat::kF32) {
+      PackLanes<float>(source, n - first_row, lane, lanes, out.k, panel);
+    } else {
+      PackLanes<Bf16Bits>(source, n - first_row, lane, lanes, out.k, panel);
+    }
+    n += lanes;
+  }
 }
 
-float ElementAt(const MatrixSource& source, std::int64_t row, std::int64_t column) {
-  const std::int64_t at = row * source.row_stride + column * source.column_stride;
-  return ReadElement(source.dtype, source.data + at * static_cast<std::int64_t>(DTypeBytes(source.dtype)));
+void ReadRow(const MatrixSource& source, std::int64_t row, std::int64_t columns, float* out) {
+  Convert(source, row, 0, columns, out);
+}
+
+void ReadRow(const MatrixSource& source, std::int64_t row, std::int64_t columns, Bf16Bits* out) {
+  Convert(source, row, 0, columns, out);
 }
 
 }  // namespace mla::ops

@@ -41,24 +41,47 @@ struct PackedMatrix {
   std::int64_t bytes() const { return PackedBytes(format, n, k); }
 };
 
+// Scales of a source in fp8: that of its element (i, j) is scale
+//   (first_row + i) / block_rows * row_stride + (first_column + j) / block_columns * column_stride
+// so that a part of a matrix keeps the whole one's blocks: a head may begin within a block.
+struct ScaleGrid {
+  DType dtype = DType::kF32;
+  const std::byte* data = nullptr;  // null: none
+  std::int64_t block_rows = 1;
+  std::int64_t block_columns = 1;
+  std::int64_t row_stride = 0;
+  std::int64_t column_stride = 0;
+  std::int64_t first_row = 0;
+  std::int64_t first_column = 0;
+};
+
 // Where elements of W [n, k] lie: element (i, j) at data + (i * row_stride + j * column_stride) * width; the data may
-// be unaligned. Strides are in elements; a transposed view is a swap of the two.
+// be unaligned. Strides are in elements. kF8E4M3 needs scales, other dtypes have none.
 struct MatrixSource {
   DType dtype = DType::kF32;
   const std::byte* data = nullptr;
   std::int64_t row_stride = 0;
   std::int64_t column_stride = 1;
+  ScaleGrid scales = {};
+
+  // A dense, row-major matrix of so many columns; scales.data may be null.
+  static MatrixSource Dense(DType dtype, const std::byte* data, std::int64_t columns, const BlockScales& scales);
+  // The same elements from row `row` on.
+  MatrixSource FromRow(std::int64_t row) const;
+  // W^T.
+  MatrixSource Transposed() const;
 };
 
 // Writes source rows [0, rows) to rows [first_row, first_row + rows) of `out`, touching panels [panel_begin, panel_end)
 // alone, so that workers can share a matrix and two sources can be stacked in one ([q_a; kv_a_proj_with_mqa]). What
-// lies past the rows written is left as it is: `out` starts zeroed. F32 and F16 to BF16 round to nearest even; the rest
-// is exact.
+// lies past the rows written is left as it is: `out` starts zeroed. F32 and F16 to BF16 round to nearest even; fp8 is
+// its value times its scale, a product rounded to float, then as F32; the rest is exact.
 void PackPanels(const MatrixSource& source, std::int64_t first_row, std::int64_t rows, const PackedMatrix& out,
                 std::int64_t panel_begin, std::int64_t panel_end);
 
-// Element (row, column) of a source, widened.
-float ElementAt(const MatrixSource& source, std::int64_t row, std::int64_t column);
+// Elements [0, columns) of a row, converted in the same way.
+void ReadRow(const MatrixSource& source, std::int64_t row, std::int64_t columns, float* out);
+void ReadRow(const MatrixSource& source, std::int64_t row, std::int64_t columns, Bf16Bits* out);
 
 }  // namespace mla::ops
 

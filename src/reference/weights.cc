@@ -1,13 +1,17 @@
 #include "reference/weights.h"
 
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <new>
+#include <optional>
 #include <string>
 
 #include <fmt/format.h>
 
 #include "base/check.h"
 #include "base/cpu_info.h"
+#include "contract/fp8.h"
 #include "mla/dtypes.h"
 
 namespace mla::reference {
@@ -20,14 +24,39 @@ T ReadAs(const std::byte* at) {
   return value;
 }
 
+// OCP 8-bit floating point, E4M3: sign, exponent with bias 7, fraction; no infinity, so that the largest exponent holds
+// numbers too.
+double E4M3(unsigned code) {
+  const unsigned exponent = code >> 3 & 15U;
+  const unsigned fraction = code & 7U;
+  if (exponent == 15 && fraction == 7) return std::numeric_limits<double>::quiet_NaN();
+  const double magnitude = exponent == 0 ? std::ldexp(fraction, -9) : std::ldexp(8 + fraction, int(exponent) - 10);
+  return code >= 128 ? -magnitude : magnitude;
+}
+
 double Widen(DType dtype, const std::byte* data, std::int64_t i) {
   const std::byte* at = data + i * static_cast<std::int64_t>(DTypeBytes(dtype));
   switch (dtype) {
     case DType::kF32: return ReadAs<float>(at);
     case DType::kF16: return FloatFromF16(ReadAs<std::uint16_t>(at));
     case DType::kBF16: return FloatFromBf16(ReadAs<std::uint16_t>(at));
+    case DType::kF8E4M3: return E4M3(ReadAs<std::uint8_t>(at));
+    case DType::kF8E8M0: return std::ldexp(1.0, ReadAs<std::uint8_t>(at) - 127);
   }
   return 0;
+}
+
+// Fp8 that holds no number is refused, not computed with. Returns the first fault.
+std::optional<std::string> Fp8Fault(const contract::ModelConfig& config, const io::Checkpoint& checkpoint) {
+  for (const io::Tensor& tensor : checkpoint.tensors()) {
+    if (!tensor.known_dtype || tensor.dtype != DType::kF8E4M3) continue;
+    if (auto fault = contract::ScaleValueFault(config, tensor, checkpoint)) return fault;
+    for (std::int64_t i = 0; i < tensor.bytes; ++i) {
+      if (std::isnan(Widen(tensor.dtype, tensor.data, i))) return contract::NanCodeFault(tensor);
+    }
+    checkpoint.Drop(tensor);
+  }
+  return std::nullopt;
 }
 
 // Fetches tensors by name and shape. A tensor that is missing or of another shape is a broken precondition.
@@ -69,8 +98,20 @@ class Loader {
     for (std::size_t i = 0; i < values.size(); ++i) {
       values[i] = Widen(tensor.dtype, tensor.data, static_cast<std::int64_t>(i));
     }
+    if (tensor.dtype == DType::kF8E4M3) Scale(tensor, &values);
     checkpoint_.Drop(tensor);
     return values;
+  }
+
+  // Each block times its scale. A product of 4 bits and 24 is exact in double.
+  void Scale(const io::Tensor& tensor, std::vector<double>* values) const {
+    const BlockScales scales = contract::ScalesOf(config_, tensor, checkpoint_);
+    const std::int64_t columns = tensor.shape[1];
+    const std::int64_t blocks_a_row = (columns - 1) / scales.block_columns + 1;
+    for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+      const std::int64_t block = i / columns / scales.block_rows * blocks_a_row + i % columns / scales.block_columns;
+      (*values)[static_cast<std::size_t>(i)] *= Widen(scales.dtype, scales.data, block);
+    }
   }
 
   AttentionWeights Attention(const std::string& at) const;
@@ -174,6 +215,7 @@ Result<ModelWeights> LoadWeights(const contract::ModelConfig& config, const io::
   // Linux grants memory that it does not have and ends the process later: an allocation alone would not tell.
   const std::int64_t available = UsableMemory();
   if (needed > available) return NotEnough(config, needed, available);
+  if (const auto fault = Fp8Fault(config, checkpoint)) return Error{*fault};
   try {
     return Loader(config, checkpoint).Model();
   } catch (const std::bad_alloc&) {

@@ -64,7 +64,8 @@ struct ModelWeights {
   std::optional<MtpWeights> mtp;
 };
 
-// Precondition: contract::RequireTensors has passed. Fails where memory for 8 bytes a parameter can't be had.
+// Precondition: contract::RequireTensors has passed. Fp8 becomes its value times its block's scale, exactly. Fails where
+// memory for 8 bytes a parameter can't be had, and on codes and scales of fp8 that are no usable numbers.
 Result<ModelWeights> LoadWeights(const contract::ModelConfig& config, const io::Checkpoint& checkpoint);
 
 }  // namespace mla::reference

@@ -3,12 +3,15 @@
 
 #include <cstring>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "attention/harness.h"
 
 namespace mla::testing {
 namespace {
+
+using ::testing::HasSubstr;
 
 constexpr MlaDims kDims{3, 7, 4, 13, 21};
 constexpr std::int64_t kElements = 3 * 20 * 21;
@@ -91,6 +94,66 @@ TEST(KvB, FromEveryDType) {
   const Unaligned f16(half_bits.data(), half_bits.size() * 2);
   ExpectHolds(Pack(DType::kF16, f16.data(), WeightDType::kF32), halves);
   ExpectHolds(Pack(DType::kF16, f16.data(), WeightDType::kBF16), halves_bf16);
+}
+
+// Heads of 20 rows in blocks of 16 x 8: all but the first begin within a block, and R = 21 ends in a partial one.
+struct Fp8Source {
+  std::vector<std::uint8_t> codes;
+  std::vector<float> scales;    // [4, 3]
+  std::vector<float> products;  // exact: 4 bits times 6
+  BlockScales view() const { return {DType::kF32, reinterpret_cast<const std::byte*>(scales.data()), 16, 8}; }
+  const std::byte* data() const { return reinterpret_cast<const std::byte*>(codes.data()); }
+
+  Fp8Source() {
+    std::mt19937_64 rng(54);
+    for (int i = 0; i < 4 * 3; ++i) scales.push_back(static_cast<float>(32 + rng() % 32) / 1024);
+    for (std::size_t i = 0; i < kElements; ++i) {
+      codes.push_back(static_cast<std::uint8_t>(rng() % 127 + rng() % 2 * 128));
+      const std::size_t block = i / 21 / 16 * 3 + i % 21 / 8;
+      products.push_back(FloatFromE4M3(codes.back()) * scales[block]);
+    }
+  }
+};
+
+TEST(KvB, FromFp8WhereHeadsStraddleBlocks) {
+  const Fp8Source source;
+  const std::unique_ptr<Executor> pool = MakeThreadPool(2);
+  const auto pack = [&](WeightDType keep) {
+    return std::move(KvBWeights::Pack(kDims, DType::kF8E4M3, source.data(), keep, *pool, source.view())).value();
+  };
+  ExpectHolds(pack(WeightDType::kF32), source.products);
+  std::vector<float> rounded;
+  for (const float x : source.products) rounded.push_back(RoundToBf16(x));
+  ExpectHolds(pack(WeightDType::kBF16), rounded);
+}
+
+TEST(KvB, Fp8ThatCantBeUsedIsRefused) {
+  const std::unique_ptr<Executor> pool = MakeThreadPool(1);
+  Fp8Source source;
+  const auto fault = [&](DType dtype, const BlockScales& scales) {
+    const Result<KvBWeights> packed = KvBWeights::Pack(kDims, dtype, source.data(), WeightDType::kBF16, *pool, scales);
+    return packed.ok() ? std::string() : packed.error().message;
+  };
+  EXPECT_EQ(fault(DType::kF8E4M3, source.view()), "");
+  EXPECT_THAT(fault(DType::kF8E4M3, {}), HasSubstr("expected scales for F8_E4M3"));
+  BlockScales scales = source.view();
+  scales.block_rows = 0;
+  EXPECT_THAT(fault(DType::kF8E4M3, scales), HasSubstr("blocks of at least 1 x 1"));
+  scales = source.view();
+  scales.dtype = DType::kF16;
+  EXPECT_THAT(fault(DType::kF8E4M3, scales), HasSubstr("kv_b_proj scales: expected F32, BF16 or F8_E8M0, found F16"));
+  EXPECT_THAT(fault(DType::kF8E8M0, {}), HasSubstr("found F8_E8M0"));
+  source.scales[11] = -1;
+  EXPECT_THAT(fault(DType::kF8E4M3, source.view()), HasSubstr("found -1 at [3, 2]"));
+  source.scales[11] = 1;
+  source.codes.back() = 0xff;
+  EXPECT_THAT(fault(DType::kF8E4M3, source.view()), HasSubstr("kv_b_proj: expected numbers, found a NaN"));
+  source.codes.back() = 0;
+  std::vector<std::byte> f32(kElements * 4);
+  const Result<KvBWeights> wide =
+      KvBWeights::Pack(kDims, DType::kF32, f32.data(), WeightDType::kBF16, *pool, source.view());
+  ASSERT_FALSE(wide.ok());
+  EXPECT_THAT(wide.error().message, HasSubstr("expected scales for F8_E4M3 alone, found some for F32"));
 }
 
 TEST(KvB, PackingAgainGivesTheSameBytesAndLeavesTheSource) {

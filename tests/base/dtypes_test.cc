@@ -45,6 +45,26 @@ TEST(Dtypes, EveryBf16AndF16WidensToItsValue) {
   }
 }
 
+// E4M3 without infinities: where IEEE 754 has infinity and NaN there are numbers, up to the last code.
+TEST(Dtypes, EveryFp8WidensToItsValue) {
+  for (std::uint32_t code = 0; code < 256; ++code) {
+    const auto bits = static_cast<std::uint8_t>(code);
+    const std::uint32_t exponent = code / 8 % 16;
+    const double eighths = code % 8;
+    double expected =
+        exponent == 0 ? std::ldexp(eighths / 8, -6) : std::ldexp(1 + eighths / 8, static_cast<int>(exponent) - 7);
+    if (code % 128 == 127) expected = std::numeric_limits<double>::quiet_NaN();
+    ExpectSameNumber(FloatFromE4M3(bits), code >= 128 ? -expected : expected, code);
+    EXPECT_EQ(IsNanE4M3(bits), code == 0x7f || code == 0xff);
+    const double power =
+        code == 255 ? std::numeric_limits<double>::quiet_NaN() : std::exp2(static_cast<int>(code) - 127);
+    ExpectSameNumber(FloatFromE8M0(bits), power, code);
+  }
+  EXPECT_EQ(FloatFromE4M3(0x7e), 448.0F);
+  EXPECT_EQ(FloatFromE4M3(0x01), 0x1p-9F);
+  EXPECT_EQ(FloatFromE4M3(0x38), 1.0F);
+}
+
 TEST(Dtypes, EveryBf16ComesBackAndEveryNanStaysNan) {
   for (std::uint32_t code = 0; code < kCodes; ++code) {
     const auto bits = static_cast<Bf16Bits>(code);
@@ -105,6 +125,10 @@ TEST(Dtypes, NamesAndSizes) {
   EXPECT_STREQ(DTypeName(DType::kF32), "F32");
   EXPECT_STREQ(DTypeName(DType::kF16), "F16");
   EXPECT_STREQ(DTypeName(DType::kBF16), "BF16");
+  EXPECT_STREQ(DTypeName(DType::kF8E4M3), "F8_E4M3");
+  EXPECT_STREQ(DTypeName(DType::kF8E8M0), "F8_E8M0");
+  EXPECT_EQ(DTypeBytes(DType::kF8E4M3), 1U);
+  EXPECT_EQ(DTypeBytes(DType::kF8E8M0), 1U);
   EXPECT_EQ(DTypeBytes(DType::kF32), 4U);
   EXPECT_EQ(DTypeBytes(DType::kF16), 2U);
   EXPECT_EQ(DTypeBytes(DType::kBF16), 2U);

@@ -2,6 +2,7 @@ mla_test(base result)
 mla_test(base check)
 mla_test(base buffer)
 mla_test(base dtypes)
+mla_test(base fp8)
 mla_test(base cpu_info)
 mla_test(base thread_pool LABELS threads)
 

@@ -1,4 +1,5 @@
 mla_test(contract config)
+mla_test(contract config_quant)
 mla_test(contract generation)
 mla_test(contract scales)
 mla_test(contract tensors)

@@ -90,6 +90,10 @@ TEST(Safetensors, EveryTypeHasItsWidth) {
     EXPECT_THAT(Fault(One(word, "3", "0," + std::to_string(3 * width + 1), 3 * width + 1)),
                 HasSubstr("tensor t: expected"));
   }
+  EXPECT_EQ(Good(One("F8_E4M3", "3", "0,3", 3))[0].dtype, DType::kF8E4M3);
+  EXPECT_EQ(Good(One("F8_E8M0", "3", "0,3", 3))[0].dtype, DType::kF8E8M0);
+  EXPECT_TRUE(Good(One("F8_E8M0", "3", "0,3", 3))[0].known_dtype);
+  EXPECT_FALSE(Good(One("F8_E5M2", "3", "0,3", 3))[0].known_dtype);
   Good(One("F4", "4", "0,2", 2));
   Good(One("F6_E2M3", "4", "0,3", 3));
   EXPECT_THAT(Fault(One("F4", "3", "0,2", 2)), HasSubstr("whole bytes"));

@@ -76,7 +76,7 @@ TEST(Packed, EverySourceLandsInItsLaneAndPaddingStaysZero) {
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
     for (const PackedFormat format : kFormats) {
       for (const std::int64_t n : {1, 15, 16, 17, 40}) {
-        for (const std::int64_t k : {1, 2, 7, 32}) {
+        for (const std::int64_t k : {1, 2, 7, 32, 128, 257}) {  // 257: two tiles of columns, and one more
           const auto bytes = Elements(dtype, n * k);
           const Room room(format, n, k);
           ops::PackPanels({dtype, bytes.data(), k, 1}, 0, n, room.matrix, 0, ops::Panels(n));
@@ -134,8 +134,9 @@ TEST(Packed, UnalignedAndTransposedSources) {
       EXPECT_EQ(std::memcmp(plain.matrix.data, unaligned.matrix.data, size), 0) << DTypeName(dtype);
       EXPECT_EQ(std::memcmp(plain.matrix.data, transposed.matrix.data, size), 0) << DTypeName(dtype);
     }
-    EXPECT_EQ(ops::ElementAt({dtype, turned.data(), 1, kN}, 20, 7),
-              Widened(dtype, bytes.data() + (20 * kK + 7) * width));
+    std::vector<float> row(kK);
+    ops::ReadRow({dtype, turned.data(), 1, kN}, 20, kK, row.data());
+    EXPECT_EQ(row[7], Widened(dtype, bytes.data() + (20 * kK + 7) * width));
   }
 }
 
