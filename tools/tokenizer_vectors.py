@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
-"""Holds the tokenizer against Hugging Face's `tokenizers` (tools/requirements-oracle.txt), which shares no code with it.
+"""Holds the tokenizer against its reference encoders (tools/requirements-oracle.txt), which share no code with it:
+Hugging Face's `tokenizers` for tokenizer.json, `tiktoken` for tiktoken.model.
 
     tokenizer_vectors.py --tool build/dev/tests/text_encode_tool --dir models/demo [--count 20000] [--seed 1]
     tokenizer_vectors.py --tool ... --dir models/demo --write tests/text/vectors_demo.json
     tokenizer_vectors.py --tool ... --properties     every code point against \\s, \\d and each \\p{..}
     tokenizer_vectors.py --tool ... --patterns       behaviors of Split, patterns, merges, on small vocabularies
+    tokenizer_vectors.py --tool ... --characters     vocabularies of characters: normalizers, Metaspace, decoders, flags
+    tokenizer_vectors.py --tool ... --tiktoken       small tiktoken files, and every code point of Kimi's pattern
 
 Each string is encoded twice: with added tokens parsed, and as plain text (the library is then given a file without
-added tokens). Prints the number of mismatches, with the first few; exit status 1 if there are any.
+added tokens); what the ids decode to is compared as well, and so are ids drawn at random. Prints the number of
+mismatches, with the first few; exit status 1 if there are any.
 """
 
 import argparse
@@ -20,7 +24,7 @@ import sys
 import tempfile
 import unicodedata
 
-from tokenizers import Tokenizer
+import tokenizer_oracles as oracles
 
 SPACES = [chr(c) for c in (0x09, 0x0A, 0x0B, 0x0C, 0x0D, 0x1C, 0x1D, 0x1E, 0x1F, 0x20, 0x85, 0xA0, 0x1680, 0x180E, 0x2000,
                            0x2003, 0x200A, 0x200B, 0x2028, 0x2029, 0x202F, 0x205F, 0x2060, 0x3000, 0xFEFF)]
@@ -31,7 +35,9 @@ WORDS = """the quick brown fox jumps over lazy dogs I'm you'll they've we'd it's
  C++ #include <vector> int main(){return 0;} def f(x): -> != === && || // /* */ {{}} [[ ]] "quoted" 'single' `code`""".split()
 LOOKALIKES = ["<｜User｜>", "<｜User|>", "<|User|>", "<｜Assistant｜>", "<｜begin▁of▁sentence｜>", "<｜begin of sentence｜>",
               "<｜end▁of▁sentence｜>", "<｜", "｜>", "<｜User", "User｜>", "<｜｜>", "▁", "<<｜User｜>>", "<｜user｜>", "<｜▁pad▁｜>",
-              "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜fim▁hole｜>", "<｜place▁holder▁no▁1｜>", "<｜place▁holder▁no▁10｜>"]
+              "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜fim▁hole｜>", "<｜place▁holder▁no▁1｜>", "<｜place▁holder▁no▁10｜>",
+              "[BOS]", "[EOS", "<|im_end|>", "<|im_user|>", "<|reserved_token_1510|>", "<|tool_calls_section_begin|>",
+              "<s>", "</s>", "<unk>", "<0x41>", "<0xE5>", "<|im_start|>", "<|tool_call|>", "    ", "▁▁", "▁<s>"]
 
 
 def assigned():
@@ -94,43 +100,84 @@ def ours(tool, directory, mode, texts):
     return answers
 
 
-def without_added(directory):
-    data = json.loads((pathlib.Path(directory) / "tokenizer.json").read_text(encoding="utf-8"))
-    data["added_tokens"] = []
-    return Tokenizer.from_str(json.dumps(data))
-
-
-def theirs(tokenizer, texts):
-    return [encoding.ids for encoding in tokenizer.encode_batch(texts, add_special_tokens=False)]
-
-
-def compare(label, texts, expected, found, decodes=True):
+def compare(label, texts, expected, found, decoded=None):
+    """`decoded`: the texts of the expected ids; None where what is left out can't come back."""
     wrong = 0
-    for text, want, have in zip(texts, expected, found):
-        if have.get("ids") != want or (decodes and not have["same"]):
+    for i, (text, want, have) in enumerate(zip(texts, expected, found)):
+        same = decoded is None or have.get("decoded") == decoded[i].encode().hex()
+        if have.get("ids") != want or not same:
             wrong += 1
             if wrong <= 3:
-                print(f"{label}: {text!r}\n  expected {want}\n  found    {have}")
+                print(f"{label}: {text!r}\n  expected {want} {decoded[i] if decoded else ''!r}\n  found    {have}")
     print(f"{label}: {len(texts)} strings, {wrong} mismatches")
     return wrong
 
 
+def compare_decoding(label, oracle, tool, directory, lists):
+    """Lists of ids, whatever they are. `tokenizers` writes a broken run of byte tokens as U+FFFD, one for each byte; we
+    keep the bytes, so such lists are only counted."""
+    wrong = broken = 0
+    for ids, have in zip(lists, ours(tool, directory, "decode", lists)):
+        every = bytes.fromhex(have["all"])
+        same = bytes.fromhex(have["streamed"]).decode() == every.decode(errors="replace")
+        for want, bytes_ in ((oracle.decode(ids, True), every), (oracle.decode(ids, False), bytes.fromhex(have["plain"]))):
+            if want is None:
+                continue
+            if b"\xef\xbf\xbd" in want and bytes_.decode(errors="replace").encode() != bytes_:
+                broken += 1
+            else:
+                same = same and want == bytes_
+        if not same:
+            wrong += 1
+            if wrong <= 3:
+                print(f"{label}: {ids}\n  expected {oracle.decode(ids, True)} {oracle.decode(ids, False)}\n  found    {have}")
+    print(f"{label}: {len(lists)} lists of ids, {wrong} mismatches, {broken} broken")
+    return wrong
+
+
+def random_ids(oracle, encoded, count, seed):
+    """Parts of encoded texts, put together anew, with single ids between."""
+    rng = random.Random(seed)
+    encoded = [ids for ids in encoded if ids]
+    lists = []
+    for _ in range(count):
+        ids = []
+        for _ in range(rng.randint(1, 4)):
+            part = rng.choice(encoded)
+            begin = rng.choice([0, 0, rng.randrange(len(part))])
+            ids += part[begin:rng.choice([len(part), begin + rng.randint(1, 12)])] if rng.random() < 0.9 else [rng.choice(oracle.ids)]
+        lists.append(ids)
+    return lists
+
+
 def check_directory(tool, directory, count, seed):
     texts = take(count, seed)
-    full = Tokenizer.from_file(str(pathlib.Path(directory) / "tokenizer.json"))
-    wrong = compare(f"{directory}, added tokens parsed", texts, theirs(full, texts), ours(tool, directory, "parse", texts))
-    plain = theirs(without_added(directory), texts)
-    return wrong + compare(f"{directory}, as text", texts, plain, ours(tool, directory, "text", texts))
+    oracle = oracles.open_directory(directory)
+    wrong, parsed = 0, None
+    for mode, label in (("parse", "added tokens parsed"), ("text", "as text")):
+        expected = oracle.encode(texts, mode)
+        parsed = parsed or expected
+        wrong += compare(f"{directory}, {label}", texts, expected, ours(tool, directory, mode, texts),
+                         oracle.decode_batch(expected))
+    return wrong + compare_decoding(f"{directory}, ids", oracle, tool, directory,
+                                    random_ids(oracle, parsed, count, seed + 1))
 
 
-def write(directory, path, seed, limit=140_000):
+def write(directory, path, seed, limit):
     """A sample for the tests, of strings of each kind, as large as the limit allows."""
-    full = Tokenizer.from_file(str(pathlib.Path(directory) / "tokenizer.json"))
+    oracle = oracles.open_directory(directory)
     texts = take(420, seed)
     rows, size = [], 0
-    for text, parsed, plain in zip(texts, theirs(full, texts), theirs(without_added(directory), texts)):
-        row = json.dumps({"text": text, "parsed": parsed, "plain": plain} if parsed != plain else
-                         {"text": text, "parsed": parsed}, separators=(",", ":"))
+    for text, parsed, plain in zip(texts, oracle.encode(texts, "parse"), oracle.encode(texts, "text")):
+        values = {"text": text, "parsed": parsed}
+        if parsed != plain:
+            values["plain"] = plain
+        # What decoding gives, where that is not the text.
+        for key, ids in (("parsed_text", parsed), ("plain_text", plain)):
+            decoded = oracle.decode_batch([ids])[0]
+            if decoded != text:
+                values[key] = decoded
+        row = json.dumps(values, separators=(",", ":"))
         size += len(row) + 2
         if size > limit:
             break
@@ -177,7 +224,10 @@ def check_small(tool, label, data, texts, decodes=True):
     with tempfile.TemporaryDirectory() as directory:
         text = json.dumps(data)
         (pathlib.Path(directory) / "tokenizer.json").write_text(text, encoding="utf-8")
-        return compare(label, texts, theirs(Tokenizer.from_str(text), texts), ours(tool, directory, "parse", texts), decodes)
+        oracle = oracles.open_directory(directory)
+        expected = oracle.encode(texts, "parse")
+        return compare(label, texts, expected, ours(tool, directory, "parse", texts),
+                       oracle.decode_batch(expected) if decodes else None)
 
 
 def check_properties(tool):
@@ -246,11 +296,122 @@ def check_added(tool):
         ids, added = base["model"]["vocab"], []
         for content in sorted(contents):
             added.append({"id": ids.get(content, len(ids) + len([a for a in added if a["content"] not in ids])),
-                          "content": content, "single_word": False, "lstrip": False, "rstrip": False,
+                          "content": content, "single_word": False, "lstrip": rng.random() < 0.3,
+                          "rstrip": rng.random() < 0.3,
                           "normalized": rng.random() < 0.5, "special": rng.random() < 0.5})
         base["added_tokens"] = added
-        texts = ["".join(rng.choice("abé") for _ in range(rng.randint(1, 20))) for _ in range(100)]
-        wrong += check_small(tool, f"added tokens {round_}", base, texts)
+        texts = ["".join(rng.choice("abé \u3000") for _ in range(rng.randint(1, 20))) for _ in range(100)]
+        # Ids alone: we decode an added token to its content, also where its characters are of the byte-level alphabet.
+        wrong += check_small(tool, f"added tokens {round_}", base, texts, False)
+    return wrong
+
+
+def character_tokenizer(rng):
+    """A random vocabulary of characters with random settings, of those that published files have."""
+    letters = ["a", "b", "é", "字", "▁", " ", "<"]
+    vocab = {"<unk>": 0, "<s>": 1}
+    for byte in range(256):
+        if rng.random() < 0.9 or byte in b"ab":
+            vocab[f"<0x{byte:02X}>"] = len(vocab)
+    words, merges = [c for c in letters if rng.random() < 0.8] + ["a"], []
+    for word in words:
+        vocab.setdefault(word, len(vocab))
+    for _ in range(rng.randint(0, 30)):
+        pair = (rng.choice(words), rng.choice(words))
+        if len("".join(pair)) < 9:
+            merges.append(pair)
+            words.append("".join(pair))
+            vocab.setdefault("".join(pair), len(vocab))
+    rng.shuffle(merges)
+    prepend = {"type": "Prepend", "prepend": "▁"}
+    replace = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
+    spaces = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": rng.choice(["first", "always", "never"]),
+              "split": rng.random() < 0.5}
+    normalizer = rng.choice([{"type": "Sequence", "normalizers": [prepend, replace]},
+                             {"type": "Sequence", "normalizers": [replace, prepend]}, replace, None])
+    steps = [{"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
+             {"type": "Strip", "content": " ", "start": rng.randint(0, 2), "stop": 0}]
+    decoder = rng.choice([{"type": "Sequence", "decoders": steps}, {"type": "Sequence", "decoders": steps[:3]}, spaces,
+                          {"type": "Metaspace", "replacement": "▁", "add_prefix_space": True}])
+    whole_words = rng.random() < 0.2
+    added, extra = [], len(vocab)
+    for content in sorted({"".join(rng.choice(["a", "▁", "b", " ", "<s>"]) for _ in range(rng.randint(1, 3)))
+                           for _ in range(rng.randint(0, 4))} | {"<s>"}):
+        if content not in vocab:
+            extra += 1
+        added.append({"id": vocab.get(content, extra - 1), "content": content, "single_word": False,
+                      "lstrip": rng.random() < 0.2, "rstrip": rng.random() < 0.2,
+                      # A special token that normalizing hides could be found as a whole word there, never here.
+                      "normalized": rng.random() < 0.5 and not (whole_words and content == "<s>"),
+                      "special": content == "<s>"})
+    bytes_ = rng.random() < 0.7
+    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": normalizer,
+            "pre_tokenizer": spaces if normalizer is None else rng.choice([None, None, split("b")]),
+            "post_processor": None, "decoder": decoder,
+            "model": {"type": "BPE", "dropout": None, "unk_token": "<unk>", "continuing_subword_prefix": None,
+                      "end_of_word_suffix": None, "fuse_unk": rng.random() < 0.5, "byte_fallback": bytes_,
+                      "ignore_merges": whole_words, "vocab": vocab, "merges": [list(m) for m in merges]}}
+
+
+def check_characters(tool):
+    rng = random.Random(10)
+    pool = list("aab  b<>s") + ["é", "字", "▁", "👍", "ж", "\n", "\u3000", "<s>", "<0x41>", "</s>"]
+    wrong = 0
+    for round_ in range(200):
+        data = character_tokenizer(rng)
+        contents = [a["content"].replace(" ", "▁") for a in data["added_tokens"] if a["normalized"]]
+        clash = any(a["rstrip"] and b["content"][0] == " " for a in data["added_tokens"] for b in data["added_tokens"])
+        if clash or len(contents) != len(set(contents)):
+            continue  # we refuse both: a token in the space that another takes, two that are one when normalized
+        texts = [""] + ["".join(rng.choice(pool) for _ in range(rng.randint(1, 16))) for _ in range(150)]
+        wrong += check_small(tool, f"characters {round_}", data, texts)
+    return wrong
+
+
+def check_tiktoken_files(tool, rng):
+    """Random bytes as tokens, of which many can't be reached by merging: they count as whole words alone."""
+    wrong = 0
+    for round_ in range(40):
+        tokens = {bytes([b]) for b in range(256)}
+        tokens |= {"".join(rng.choice("abé字 1") for _ in range(rng.randint(1, 7))).encode() for _ in range(rng.randint(0, 200))}
+        tokens |= {bytes(rng.choice(b"ab\xc3\xa9 ") for _ in range(rng.randint(2, 5))) for _ in range(rng.randint(0, 60))}
+        tokens = sorted(tokens)
+        rng.shuffle(tokens)
+        with tempfile.TemporaryDirectory() as directory:
+            oracles.write_tiktoken(directory, tokens)
+            oracle = oracles.open_directory(directory)
+            texts = ["".join(rng.choice(list("aaabb 1é字A") + LOOKALIKES[:3] + ["[BOS]"]) for _ in range(rng.randint(1, 40)))
+                     for _ in range(100)]
+            for mode in ("parse", "text"):
+                expected = oracle.encode(texts, mode)
+                wrong += compare(f"tiktoken {round_}, {mode}", texts, expected, ours(tool, directory, mode, texts),
+                                 oracle.decode_batch(expected))
+    return wrong
+
+
+def check_tiktoken(tool):
+    """Every code point beside a letter of each kind, where merges of two characters show how the text was split."""
+    rng = random.Random(11)
+    wrong = check_tiktoken_files(tool, rng)
+    everything = [chr(c) for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
+    kinds = ["a", "A", "字", "\u0301", "1", "!", " ", "\n", "ʰ", "ก", "'s", "'LL", "\u3000", "ǅ"]
+    for begin in range(0, len(everything), 1 << 16):
+        chosen = everything[begin:begin + (1 << 16)]
+        # A few thousand characters, each with all kinds before it and after it as one token.
+        chosen = rng.sample(chosen, 4000)
+        tokens = {bytes([b]) for b in range(256)}
+        for c in chosen:
+            for n in range(1, len(c.encode()) + 1):
+                tokens.add(c.encode()[:n])
+        texts = [k + c + other for c in chosen for k in rng.sample(kinds, 2) for other in rng.sample(kinds, 2)]
+        pairs = {x for text in texts for x in (text, text[:-1], text[1:])}
+        tokens |= {pair.encode() for pair in pairs}
+        with tempfile.TemporaryDirectory() as directory:
+            oracles.write_tiktoken(directory, sorted(tokens))
+            oracle = oracles.open_directory(directory)
+            expected = oracle.encode(texts, "text")
+            wrong += compare(f"Kimi's pattern, from {ord(everything[begin]):#x}", texts, expected,
+                             ours(tool, directory, "text", texts), oracle.decode_batch(expected))
     return wrong
 
 
@@ -263,16 +424,23 @@ def main():
     parser.add_argument("--write", metavar="FILE")
     parser.add_argument("--properties", action="store_true")
     parser.add_argument("--patterns", action="store_true")
+    parser.add_argument("--characters", action="store_true")
+    parser.add_argument("--tiktoken", action="store_true")
+    parser.add_argument("--limit", type=int, default=140_000, help="bytes of a written file")
     args = parser.parse_args()
     wrong = 0
     if args.dir and args.write:
-        write(args.dir, args.write, args.seed)
+        write(args.dir, args.write, args.seed, args.limit)
     elif args.dir:
         wrong += check_directory(args.tool, args.dir, args.count, args.seed)
     if args.properties:
         wrong += check_properties(args.tool)
     if args.patterns:
         wrong += check_patterns(args.tool)
+    if args.characters:
+        wrong += check_characters(args.tool)
+    if args.tiktoken:
+        wrong += check_tiktoken(args.tool)
     print(f"{wrong} mismatches")
     sys.exit(1 if wrong else 0)
 

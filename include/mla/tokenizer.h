@@ -1,4 +1,4 @@
-// Text <-> token ids, as the checkpoint's tokenizer.json says.
+// Text <-> token ids, as the checkpoint's tokenizer.json or tiktoken.model says.
 #ifndef MLA_TOKENIZER_H_
 #define MLA_TOKENIZER_H_
 
@@ -17,10 +17,16 @@ namespace mla {
 // Immutable after Load; every const function may be called from several threads at once.
 class Tokenizer {
  public:
-  // Reads DIR/tokenizer.json (byte-level BPE) and, where it is there, DIR/tokenizer_config.json (bos, eos,
-  // add_bos_token). Fails, by name, on anything that it could not apply exactly: another model type, an unknown
-  // normalizer, pre-tokenizer or decoder, merges whose parts or result are not in the vocabulary, ids that are
-  // negative, doubled or huge, a pattern that does not compile.
+  // Reads DIR/tokenizer.json and, where it is there, DIR/tokenizer_config.json (bos, eos, add_bos_token). The model is
+  // BPE: of bytes (ByteLevel), or of characters with byte fallback or an unknown token (sentencepiece's, with Metaspace
+  // or Prepend and Replace). Without tokenizer.json: DIR/tiktoken.model, which holds no split pattern; Kimi's is taken
+  // where tokenizer_config.json says that the file is read by Kimi's TikTokenTokenizer, and another class is refused.
+  // Kimi's own encoder cuts texts of over 400,000 characters, and runs of over 25,000 characters with no space or
+  // nothing but space, before it splits them; here they are split whole, so at such cuts the ids may differ.
+  //
+  // Fails, by name, on anything that it could not apply exactly: another model type, an unknown normalizer,
+  // pre-tokenizer or decoder, merges whose parts or result are not in the vocabulary, ids that are negative, doubled or
+  // huge, a pattern that does not compile.
   static Result<Tokenizer> Load(const std::string& dir);
 
   Tokenizer(Tokenizer&&) noexcept;
@@ -37,10 +43,11 @@ class Tokenizer {
   Result<std::vector<std::int32_t>> Encode(std::string_view text, AddedTokens added = AddedTokens::kAsText) const;
 
   // The bytes of the ids, special tokens left out unless asked for. Not always valid UTF-8 (an id may hold part of a
-  // character): see StreamDecoder. Ids out of range decode to nothing.
+  // character): see StreamDecoder. Ids out of range decode to nothing. A space that the tokenizer puts before every
+  // text is left out at the start of the ids, as its decoder says.
   std::string Decode(std::span<const std::int32_t> ids, bool with_special = false) const;
 
-  // The bytes of one id, and whether it is a special token (kept out of Decode by default).
+  // The bytes of one id inside a text, and whether it is a special token (kept out of Decode by default).
   std::string_view TokenBytes(std::int32_t id) const;
   bool IsSpecial(std::int32_t id) const;
 
@@ -53,6 +60,14 @@ class Tokenizer {
   bool add_bos() const;
 
  private:
+  friend class StreamDecoder;
+  // What the start of a text still changes about its next token.
+  struct Beginning {
+    bool first_token = true;
+    std::int32_t strip_spaces = 0;
+  };
+  Beginning AtBeginning() const;
+  std::string_view BytesAt(std::int32_t id, Beginning& beginning) const;
   static Result<Tokenizer> LoadFiles(const std::string& dir);
 
   struct Impl;
@@ -60,7 +75,7 @@ class Tokenizer {
   std::unique_ptr<Impl> impl_;
 };
 
-// Turns a stream of ids into text, never emitting half a character.
+// Turns a stream of ids, which begins a text, into that text: what Decode gives, never emitting half a character.
 class StreamDecoder {
  public:
   // `tokenizer` outlives the decoder.
@@ -75,6 +90,7 @@ class StreamDecoder {
  private:
   const Tokenizer* tokenizer_;
   bool with_special_;
+  Tokenizer::Beginning beginning_;
   std::string pending_;
 };
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -68,6 +69,15 @@ struct Escape {
   bool negated = false;
 };
 
+// One side of && in a set, or a set without &&.
+struct SetOperand {
+  std::string inside;
+  bool negated = false;
+  bool nested = false;  // it was written as a set of its own
+
+  std::string Text() const { return (negated ? "[^" : "[") + inside + "]"; }
+};
+
 class Translator {
  public:
   explicit Translator(std::string_view pattern) : pattern_(pattern) {}
@@ -102,6 +112,8 @@ class Translator {
   Status Group(int depth, bool fold);
   Status Literal(char32_t c, bool fold);
   Status Set(bool fold);
+  Status NestedSet(SetOperand& operand);
+  void Intersect(bool negated, const std::vector<SetOperand>& operands);
   Status SetItem(bool fold, std::string& set);
   Status Quantifier(bool fold);
   Status Interval();
@@ -273,18 +285,60 @@ Status Translator::Set(bool fold) {
   const bool negated = Take("^");
   if (fold && negated) return Fail("a negated set inside (?i:...)");
   if (Sees("]")) return Fail("a set that begins with ']'");
-  std::string set;
+  std::vector<SetOperand> operands(1);
   while (!Sees("]")) {
     if (AtEnd()) return Fail("a '[' without its ']'");
-    if (Sees("[")) return Fail("a set inside a set, or a '[' in a set without a backslash");
-    if (Sees("&&")) return Fail("&& in a set");
-    MLA_RETURN_IF_ERROR(SetItem(fold, set));
+    SetOperand& operand = operands.back();
+    if (Sees("&&")) {
+      if (fold) return Fail("&& inside (?i:...)");
+      if (operand.inside.empty()) return Fail("&& with nothing before it");
+      Take("&&");
+      operands.emplace_back();
+    } else if (operand.nested || (Sees("[") && !operand.inside.empty())) {
+      return Fail("a set inside a set beside other characters, or a '[' in a set without a backslash");
+    } else if (Sees("[")) {
+      MLA_RETURN_IF_ERROR(NestedSet(operand));
+    } else {
+      if (Sees("-") && operands.size() > 1 && operand.inside.empty()) return Fail("a '-' right after &&");
+      MLA_RETURN_IF_ERROR(SetItem(fold, operand.inside));
+    }
   }
+  if (operands.back().inside.empty()) return Fail("&& with nothing after it");
   Take("]");
   folded_ = 0;
-  out_ += (negated ? "[^" : "[") + set + "]";
+  if (operands.size() > 1) {
+    Intersect(negated, operands);
+    return {};
+  }
+  if (operands[0].nested) return Fail("a set inside a set, without &&");
+  out_ += SetOperand{operands[0].inside, negated}.Text();
   last_is_set_ = true;
   return {};
+}
+
+// A side of &&.
+Status Translator::NestedSet(SetOperand& operand) {
+  Take("[");
+  if (Sees(":")) return Fail("a set that begins with [:");
+  operand.nested = true;
+  operand.negated = Take("^");
+  if (Sees("]")) return Fail("a set that begins with ']'");
+  while (!Take("]")) {
+    if (AtEnd()) return Fail("a '[' without its ']'");
+    if (Sees("[") || Sees("&&")) return Fail("a set in a set in a set, or && in a set in a set");
+    MLA_RETURN_IF_ERROR(SetItem(false, operand.inside));
+  }
+  return {};
+}
+
+// PCRE2 knows no &&: each side but one becomes an assertion. The '^' of the whole set binds last.
+void Translator::Intersect(bool negated, const std::vector<SetOperand>& operands) {
+  std::string both;
+  for (std::size_t i = 1; i < operands.size(); ++i) {
+    both += (operands[i].negated ? "(?![" : "(?=[") + operands[i].inside + "])";
+  }
+  both += operands[0].Text();
+  out_ += negated ? "(?:(?!" + both + ")[\\x{0}-\\x{10FFFF}])" : "(?:" + both + ")";
 }
 
 // A single code point, or nothing where the item was a set of its own, which is appended.
@@ -321,7 +375,7 @@ Status Translator::SetItem(bool fold, std::string& set) {
   }
   Take("-");
   if (fold) return Fail("a range inside (?i:...)");
-  if (AtEnd() || Sees("[")) return Fail("a range without an end");
+  if (AtEnd() || Sees("[") || Sees("&&")) return Fail("a range without an end");
   MLA_ASSIGN_OR_RETURN(const std::optional<char32_t> last, SetCodePoint(set));
   if (!last) return Fail("a range that ends with a set");
   if (*last < *first) return Fail("a range that runs backwards");

@@ -1,4 +1,6 @@
-// A tokenizer's pattern, written for Oniguruma's Ruby syntax, rewritten for PCRE2 so that it means the same.
+// A tokenizer's pattern, written for Oniguruma's Ruby syntax, rewritten for PCRE2 so that it means the same. (Rust's
+// regex syntax, which tiktoken's patterns are written for, has the same meaning in all that is accepted here but for ^
+// and $, which are by line in Ruby's.)
 //
 // The two agree on most of what tokenizers use and differ, silently, on the rest: \s (U+180E), $ and ^ (always by line
 // in Ruby's syntax), \h and \v, a script's name, {,n}, sets inside sets, && in a set, case folding, the Unicode

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "text/normalizer.h"
 #include "text/utf8.h"
 
 namespace mla::text {
@@ -98,10 +99,24 @@ Status PreTokenizer::RunStage(const SplitStage& stage, std::string_view piece, S
   return {};
 }
 
-Status PreTokenizer::Split(std::string_view text, Scratch& scratch) const {
+Result<std::string> PreTokenizer::ApplyMetaspace(std::string_view text, bool at_start) const {
+  Normalizer spaces;
+  spaces.AddReplace({" ", metaspace_->symbol});
+  MLA_ASSIGN_OR_RETURN(std::string result, spaces.Apply(text));
+  const bool wanted = metaspace_->prepend == Metaspace::Prepend::kAlways ||
+                      (metaspace_->prepend == Metaspace::Prepend::kFirst && at_start);
+  if (wanted && !result.starts_with(metaspace_->symbol)) result.insert(0, metaspace_->symbol);
+  return result;
+}
+
+Status PreTokenizer::Split(std::string_view text, bool at_start, Scratch& scratch) const {
   scratch.pieces.clear();
   scratch.prefixed.clear();
   if (text.empty()) return {};
+  if (metaspace_) {
+    MLA_ASSIGN_OR_RETURN(std::string spelled, ApplyMetaspace(text, at_start));
+    text = scratch.prefixed.emplace_back(std::move(spelled));
+  }
   scratch.pieces.push_back(text);
   const auto prefix = [&scratch] {
     for (std::string_view& piece : scratch.pieces) {

@@ -16,7 +16,7 @@ constexpr std::string_view kGpt2Pattern =
 
 class Reader {
  public:
-  explicit Reader(std::string_view where) : where_(where) {}
+  Reader(bool of_bytes, std::string_view where) : where_(where), of_bytes_(of_bytes) {}
 
   // Entries of a Sequence come one after the other; a Sequence in a Sequence is refused.
   Status Entry(const io::JsonValue& entry, const std::string& path, bool nested) {
@@ -27,14 +27,16 @@ class Reader {
     }
     if (type == "Split") return Split(entry, path);
     if (type == "Digits") return Digits(entry, path);
-    if (type == "ByteLevel") return ByteLevel(entry, path);
+    if (type == "ByteLevel" && of_bytes_) return ByteLevel(entry, path);
     if (type == "Sequence" && !nested) return Sequence(entry, path);
-    return Error{fmt::format("{}: {}.type: expected Split, Digits, ByteLevel{}, found {}", where_, path,
+    if (type == "Metaspace" && !of_bytes_ && !nested) return Spaces(entry, path);
+    return Error{fmt::format("{}: {}.type: expected Split, Digits{}{}, found {}", where_, path,
+                             of_bytes_ ? ", ByteLevel" : (nested ? "" : ", Metaspace"),
                              nested ? "" : " or a Sequence of them", io::Quoted(type))};
   }
 
   Result<PreTokenizer> Finish() {
-    if (!byte_level_) {
+    if (of_bytes_ && !byte_level_) {
       return Error{
           fmt::format("{}: pre_tokenizer: expected a ByteLevel (the vocabulary is of bytes), found none", where_)};
     }
@@ -85,6 +87,13 @@ class Reader {
     return {};
   }
 
+  Status Spaces(const io::JsonValue& entry, const std::string& path) {
+    MLA_ASSIGN_OR_RETURN(const MetaspaceSection section, ParseMetaspace(entry, where_, path));
+    result_.SetMetaspace(section.metaspace);
+    if (!section.split) return {};
+    return AddStage(section.metaspace.symbol, false, SplitBehavior::kMergedWithNext, false, path);
+  }
+
   Result<SplitBehavior> Behavior(const io::JsonValue* value, const std::string& path) {
     static constexpr std::array<std::pair<std::string_view, SplitBehavior>, 5> kNames = {{
         {"Isolated", SplitBehavior::kIsolated},
@@ -116,13 +125,14 @@ class Reader {
 
   std::string_view where_;
   PreTokenizer result_;
+  bool of_bytes_;  // the vocabulary is, so that a ByteLevel ends the list
   bool byte_level_ = false;
 };
 
 }  // namespace
 
-Result<PreTokenizer> ParsePreTokenizer(const io::JsonValue* section, std::string_view where) {
-  Reader reader(where);
+Result<PreTokenizer> ParsePreTokenizer(const io::JsonValue* section, bool byte_level, std::string_view where) {
+  Reader reader(byte_level, where);
   if (!IsNull(section)) MLA_RETURN_IF_ERROR(reader.Entry(*section, "pre_tokenizer", false));
   return reader.Finish();
 }

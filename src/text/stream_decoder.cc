@@ -23,12 +23,12 @@ void Drain(std::string& pending, std::string& out) {
 }  // namespace
 
 StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, bool with_special)
-    : tokenizer_(&tokenizer), with_special_(with_special) {}
+    : tokenizer_(&tokenizer), with_special_(with_special), beginning_(tokenizer.AtBeginning()) {}
 
 std::string StreamDecoder::Push(std::int32_t id) {
   // A special token ends what was before it, shown or not: halves of a character on its two sides are no character.
   if (!with_special_ && tokenizer_->IsSpecial(id)) return Finish();
-  pending_ += tokenizer_->TokenBytes(id);
+  pending_ += tokenizer_->BytesAt(id, beginning_);
   std::string out;
   Drain(pending_, out);
   return out;

@@ -1,11 +1,8 @@
 #include "mla/tokenizer.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <filesystem>
-#include <functional>
-#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -17,8 +14,11 @@
 #include "io/quote.h"
 #include "text/added_tokens.h"
 #include "text/bpe.h"
-#include "text/byte_level.h"
+#include "text/encoder.h"
+#include "text/normalizer.h"
 #include "text/pre_tokenizer.h"
+#include "text/tiktoken_file.h"
+#include "text/token_decoder.h"
 #include "text/tokenizer_file.h"
 
 namespace mla {
@@ -26,13 +26,6 @@ namespace mla {
 namespace {
 
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;
-
-std::vector<text::AddedToken> Those(const std::vector<text::AddedToken>& added, bool normalized) {
-  std::vector<text::AddedToken> result;
-  std::copy_if(added.begin(), added.end(), std::back_inserter(result),
-               [normalized](const text::AddedToken& token) { return token.normalized == normalized; });
-  return result;
-}
 
 // The bytes of every id, one after the other.
 struct ByteTable {
@@ -49,6 +42,12 @@ struct ByteTable {
     }
     begin.push_back(static_cast<std::uint32_t>(bytes.size()));
   }
+
+  // Of an id from 0 to ids - 1.
+  std::string_view At(std::int32_t id) const {
+    const auto at = static_cast<std::size_t>(id);
+    return std::string_view(bytes).substr(begin[at], begin[at + 1] - begin[at]);
+  }
 };
 
 }  // namespace
@@ -56,36 +55,48 @@ struct ByteTable {
 struct Tokenizer::Impl {
   explicit Impl(text::TokenizerFile file)
       : bpe(std::move(file.bpe)),
+        normalizer(std::move(file.normalizer)),
         pre_tokenizer(std::move(file.pre_tokenizer)),
-        first_pass(Those(file.added, false)),
-        second_pass(Those(file.added, true)),
-        table(TokensOf(bpe, file.added)) {
+        first_pass(std::move(file.first_pass)),
+        second_pass(std::move(file.second_pass)),
+        table(TokensOf(bpe, file, false)),
+        strip_spaces(file.decoder.strip_spaces) {
+    if (!file.decoder.dropped_at_start.empty()) first_table.emplace(TokensOf(bpe, file, true));
     special.resize(table.begin.size() - 1);
     for (const text::AddedToken& token : file.added) special[static_cast<std::size_t>(token.id)] = token.special;
   }
 
-  // An added token is its content, whatever characters that has.
   static std::vector<std::pair<std::int32_t, std::string>> TokensOf(const text::Bpe& bpe,
-                                                                    const std::vector<text::AddedToken>& added) {
+                                                                    const text::TokenizerFile& file, bool first) {
+    const auto bytes_of = [&](std::string_view token) {
+      return first ? file.decoder.FirstBytesOf(token) : file.decoder.BytesOf(token);
+    };
     std::vector<std::pair<std::int32_t, std::string>> tokens;
-    tokens.reserve(added.size() + bpe.entries().size());
-    for (const text::AddedToken& token : added) tokens.emplace_back(token.id, token.content);
+    tokens.reserve(file.added.size() + bpe.entries().size());
+    // An added token of a byte-level vocabulary is its content, whatever characters that has.
+    const bool as_is = file.decoder.kind == text::TokenDecoder::Kind::kByteLevel;
+    for (const text::AddedToken& token : file.added) {
+      tokens.emplace_back(token.id, as_is ? token.content : bytes_of(token.content));
+    }
     std::sort(tokens.begin(), tokens.end());
     const auto added_end = static_cast<std::ptrdiff_t>(tokens.size());
     for (const text::BpeEntry& entry : bpe.entries()) {
       const auto known = std::lower_bound(tokens.begin(), tokens.begin() + added_end, entry.id,
                                           [](const auto& token, std::int32_t id) { return token.first < id; });
       if (known != tokens.begin() + added_end && known->first == entry.id) continue;
-      tokens.emplace_back(entry.id, text::FromByteLevel(entry.token));
+      tokens.emplace_back(entry.id, bytes_of(entry.token));
     }
     return tokens;
   }
 
   text::Bpe bpe;
+  text::Normalizer normalizer;
   text::PreTokenizer pre_tokenizer;
   text::AddedTokenFinder first_pass;
   text::AddedTokenFinder second_pass;
   ByteTable table;
+  std::optional<ByteTable> first_table;  // of a text's first token, where that differs
+  std::int32_t strip_spaces;
   std::vector<bool> special;  // [ids]
   std::optional<std::int32_t> bos;
   std::optional<std::int32_t> eos;
@@ -131,91 +142,51 @@ Result<Tokenizer> Tokenizer::Load(const std::string& dir) {
   return WithoutThrow("tokenizer", [&] { return LoadFiles(dir); });
 }
 
-Result<Tokenizer> Tokenizer::LoadFiles(const std::string& dir) {
-  const std::string path = dir + "/tokenizer.json";
-  std::optional<text::TokenizerFile> file;
-  {
-    MLA_ASSIGN_OR_RETURN(const io::JsonValue root, io::ReadJsonFile(path));
-    MLA_ASSIGN_OR_RETURN(file, text::ParseTokenizerFile(root, io::Printable(path)));
-  }
-  const std::vector<text::AddedToken> added = file->added;
-  const std::optional<std::string> template_prefix = file->template_prefix;
-  auto impl = std::make_unique<Impl>(std::move(*file));
-  const std::string config_path = dir + "/tokenizer_config.json";
-  text::TokenizerConfig config;
+namespace {
+
+bool Exists(const std::string& path) {
   std::error_code error;
-  if (std::filesystem::symlink_status(config_path, error).type() != std::filesystem::file_type::not_found) {
-    MLA_ASSIGN_OR_RETURN(const io::JsonValue root, io::ReadJsonFile(config_path));
-    MLA_ASSIGN_OR_RETURN(config, text::ParseTokenizerConfig(root, io::Printable(config_path)));
+  return std::filesystem::symlink_status(path, error).type() != std::filesystem::file_type::not_found;
+}
+
+Result<std::optional<io::JsonValue>> ReadConfig(const std::string& path) {
+  if (!Exists(path)) return std::optional<io::JsonValue>();
+  MLA_ASSIGN_OR_RETURN(io::JsonValue root, io::ReadJsonFile(path));
+  return std::optional<io::JsonValue>(std::move(root));
+}
+
+// The vocabulary, from whichever file the folder has.
+Result<text::TokenizerFile> ReadVocabulary(const std::string& dir, const std::optional<io::JsonValue>& config) {
+  const std::string path = dir + "/tokenizer.json";
+  if (!Exists(path)) {
+    if (Exists(dir + "/tiktoken.model")) return text::ReadTiktokenFile(dir, config ? &*config : nullptr);
+    if (Exists(dir + "/tokenizer.model")) {
+      return Error{fmt::format(
+          "{}: expected a tokenizer.json or tiktoken.model beside it, found neither; a tokenizer.json can be "
+          "exported with transformers: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)",
+          io::Printable(dir + "/tokenizer.model"))};
+    }
+  }
+  MLA_ASSIGN_OR_RETURN(const io::JsonValue root, io::ReadJsonFile(path));
+  return text::ParseTokenizerFile(root, io::Printable(path));
+}
+
+}  // namespace
+
+Result<Tokenizer> Tokenizer::LoadFiles(const std::string& dir) {
+  const std::string config_path = dir + "/tokenizer_config.json";
+  MLA_ASSIGN_OR_RETURN(const std::optional<io::JsonValue> root, ReadConfig(config_path));
+  MLA_ASSIGN_OR_RETURN(text::TokenizerFile file, ReadVocabulary(dir, root));
+  const std::vector<text::AddedToken> added = file.added;
+  const std::optional<std::string> template_prefix = file.template_prefix;
+  auto impl = std::make_unique<Impl>(std::move(file));
+  text::TokenizerConfig config;
+  if (root) {
+    MLA_ASSIGN_OR_RETURN(config, text::ParseTokenizerConfig(*root, io::Printable(config_path)));
   }
   MLA_RETURN_IF_ERROR(impl->Configure(config, added, template_prefix, io::Printable(config_path)));
   return Tokenizer(std::move(impl));
 }
-
-namespace {
-
-// One call of Encode: its scratch, and the ids so far.
-class Encoder {
- public:
-  Encoder(const text::Bpe& bpe, const text::PreTokenizer& pre_tokenizer) : bpe_(bpe), pre_tokenizer_(pre_tokenizer) {}
-
-  // Text without added tokens.
-  Status Text(std::string_view text) {
-    MLA_RETURN_IF_ERROR(pre_tokenizer_.Split(text, pieces_));
-    // Words repeat. A table of recent ones spares their merges; its size goes with the text's, so that filling it does
-    // too.
-    seen_.assign(std::min(std::bit_ceil(text.size() / 16 + 1), std::size_t{8192}), {});
-    for (const std::string_view word : pieces_.pieces) Word(word);
-    return {};
-  }
-
-  // Text with the added tokens of `first`, then those of `second` in what remains.
-  Status Parse(std::string_view text, const text::AddedTokenFinder* first, const text::AddedTokenFinder* second) {
-    std::size_t done = 0;
-    while (const auto found = first->Find(text, done)) {
-      MLA_RETURN_IF_ERROR(Remainder(text.substr(done, found->begin - done), second));
-      ids_.push_back(found->id);
-      done = found->end;
-    }
-    return Remainder(text.substr(done), second);
-  }
-
-  std::vector<std::int32_t> TakeIds() { return std::move(ids_); }
-
- private:
-  struct Seen {
-    std::string_view word;
-    std::size_t first = 0;  // its ids, as they stand in ids_
-    std::size_t count = 0;
-  };
-
-  Status Remainder(std::string_view text, const text::AddedTokenFinder* second) {
-    return second != nullptr ? Parse(text, second, nullptr) : Text(text);
-  }
-
-  void Word(std::string_view word) {
-    Seen& seen = seen_[std::hash<std::string_view>()(word) & (seen_.size() - 1)];
-    if (seen.word == word) {
-      for (std::size_t i = 0; i < seen.count; ++i) {
-        const std::int32_t id = ids_[seen.first + i];
-        ids_.push_back(id);
-      }
-      return;
-    }
-    const std::size_t first = ids_.size();
-    bpe_.Encode(word, merges_, ids_);
-    seen = {word, first, ids_.size() - first};
-  }
-
-  const text::Bpe& bpe_;
-  const text::PreTokenizer& pre_tokenizer_;
-  text::PreTokenizer::Scratch pieces_;
-  text::Bpe::Scratch merges_;
-  std::vector<Seen> seen_;
-  std::vector<std::int32_t> ids_;
-};
-
-}  // namespace
 
 Result<std::vector<std::int32_t>> Tokenizer::Encode(std::string_view text, AddedTokens added) const {
   if (text.size() > kMaxTextBytes) {
@@ -225,26 +196,40 @@ Result<std::vector<std::int32_t>> Tokenizer::Encode(std::string_view text, Added
     return Error{fmt::format("text: expected UTF-8, found an invalid byte {:#04x} at byte {}",
                              static_cast<unsigned char>(text[valid]), valid)};
   }
-  Encoder encoder(impl_->bpe, impl_->pre_tokenizer);
-  const Status status =
-      added == AddedTokens::kParse ? encoder.Parse(text, &impl_->first_pass, &impl_->second_pass) : encoder.Text(text);
-  if (!status.ok()) return Error{fmt::format("text: {}", status.error().message)};
-  return encoder.TakeIds();
+  return WithoutThrow("text", [&]() -> Result<std::vector<std::int32_t>> {
+    text::Encoder encoder({impl_->normalizer, impl_->pre_tokenizer, impl_->bpe, impl_->first_pass, impl_->second_pass});
+    const Status status = added == AddedTokens::kParse ? encoder.Parse(text) : encoder.AsText(text);
+    if (!status.ok()) return Error{fmt::format("text: {}", status.error().message)};
+    return encoder.TakeIds();
+  });
+}
+
+Tokenizer::Beginning Tokenizer::AtBeginning() const { return {true, impl_->strip_spaces}; }
+
+std::string_view Tokenizer::BytesAt(std::int32_t id, Beginning& beginning) const {
+  std::string_view bytes = TokenBytes(id);
+  if (bytes.empty()) return bytes;
+  if (beginning.first_token && impl_->first_table) bytes = impl_->first_table->At(id);
+  beginning.first_token = false;
+  while (beginning.strip_spaces > 0 && !bytes.empty()) {
+    beginning.strip_spaces = bytes[0] == ' ' ? beginning.strip_spaces - 1 : 0;
+    if (bytes[0] == ' ') bytes.remove_prefix(1);
+  }
+  return bytes;
 }
 
 std::string Tokenizer::Decode(std::span<const std::int32_t> ids, bool with_special) const {
   std::string text;
+  Beginning beginning = AtBeginning();
   for (const std::int32_t id : ids) {
-    if (with_special || !IsSpecial(id)) text += TokenBytes(id);
+    if (with_special || !IsSpecial(id)) text += BytesAt(id, beginning);
   }
   return text;
 }
 
 std::string_view Tokenizer::TokenBytes(std::int32_t id) const {
   if (id < 0 || id >= vocab_size()) return {};
-  const auto at = static_cast<std::size_t>(id);
-  const ByteTable& table = impl_->table;
-  return std::string_view(table.bytes).substr(table.begin[at], table.begin[at + 1] - table.begin[at]);
+  return impl_->table.At(id);
 }
 
 bool Tokenizer::IsSpecial(std::int32_t id) const {

@@ -37,11 +37,18 @@ Status OnlyMembers(const io::JsonValue& object, std::initializer_list<std::strin
   return {};
 }
 
+Result<std::string> StringMember(const io::JsonValue& object, std::string_view key, std::string_view where,
+                                 std::string_view path) {
+  const io::JsonValue* value = object.Find(key);
+  if (value == nullptr || !value->is_string()) {
+    return Mismatch(where, fmt::format("{}.{}", path, key), "a string", value);
+  }
+  return value->string;
+}
+
 Result<std::string> TypeOf(const io::JsonValue& object, std::string_view where, std::string_view path) {
   if (!object.is_object()) return Mismatch(where, path, "an object", &object);
-  const io::JsonValue* type = object.Find("type");
-  if (type == nullptr || !type->is_string()) return Mismatch(where, fmt::format("{}.type", path), "a string", type);
-  return type->string;
+  return StringMember(object, "type", where, path);
 }
 
 namespace {
@@ -105,7 +112,7 @@ Result<std::vector<Bpe::Merge>> ParseMerges(const io::JsonValue* merges, std::st
   return result;
 }
 
-Result<Bpe> ParseModel(const io::JsonValue* model, std::string_view where) {
+Status CheckModelFields(const io::JsonValue* model, std::string_view where) {
   if (model == nullptr || !model->is_object()) return Mismatch(where, "model", "an object", model);
   const io::JsonValue* type = model->Find("type");
   if (type != nullptr && (!type->is_string() || type->string != "BPE"))
@@ -118,7 +125,6 @@ Result<Bpe> ParseModel(const io::JsonValue* model, std::string_view where) {
   if (!IsNull(dropout) && !(dropout->is_number() && dropout->number == 0)) {
     return Mismatch(where, "model.dropout", "null", dropout);
   }
-  // Never used, whatever it is: every byte is in the vocabulary, which is checked.
   const io::JsonValue* unk = model->Find("unk_token");
   if (!IsNull(unk) && !unk->is_string()) return Mismatch(where, "model.unk_token", "null or a string", unk);
   for (const std::string_view key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
@@ -127,12 +133,24 @@ Result<Bpe> ParseModel(const io::JsonValue* model, std::string_view where) {
       return Mismatch(where, fmt::format("model.{}", key), "null or \"\"", affix);
     }
   }
-  MLA_ASSIGN_OR_RETURN(const bool byte_fallback, BoolMember(*model, "byte_fallback", false, where, "model"));
-  if (byte_fallback) return Mismatch(where, "model.byte_fallback", "false", model->Find("byte_fallback"));
+  return {};
+}
+
+Result<Bpe> ParseModel(const io::JsonValue* model, bool byte_level, std::string_view where) {
+  MLA_RETURN_IF_ERROR(CheckModelFields(model, where));
+  Bpe::UnknownCharacters unknown;
+  MLA_ASSIGN_OR_RETURN(unknown.as_bytes, BoolMember(*model, "byte_fallback", false, where, "model"));
+  MLA_ASSIGN_OR_RETURN(unknown.fuse, BoolMember(*model, "fuse_unk", false, where, "model"));
+  if (byte_level && unknown.as_bytes) {
+    return Mismatch(where, "model.byte_fallback", "false with a ByteLevel decoder", model->Find("byte_fallback"));
+  }
+  if (!IsNull(model->Find("unk_token"))) unknown.token = model->Find("unk_token")->string;
   MLA_ASSIGN_OR_RETURN(const bool whole_words, BoolMember(*model, "ignore_merges", false, where, "model"));
   MLA_ASSIGN_OR_RETURN(std::vector<BpeEntry> vocab, ParseVocab(model->Find("vocab"), where));
   MLA_ASSIGN_OR_RETURN(const std::vector<Bpe::Merge> merges, ParseMerges(model->Find("merges"), where));
-  return Bpe::Make(std::move(vocab), merges, whole_words, where);
+  // An unknown token is never used where every byte is in the vocabulary, which Make checks.
+  if (byte_level) return Bpe::Make(std::move(vocab), merges, whole_words, where);
+  return Bpe::MakeOfCharacters(std::move(vocab), merges, whole_words, unknown, where);
 }
 
 Result<AddedToken> ParseAddedToken(const io::JsonValue& item, std::string_view where, const std::string& path) {
@@ -151,10 +169,10 @@ Result<AddedToken> ParseAddedToken(const io::JsonValue& item, std::string_view w
     return Mismatch(where, path + ".content", "at most 4096 bytes", content);
   }
   token.content = content->string;
-  for (const std::string_view key : {"single_word", "lstrip", "rstrip"}) {
-    MLA_ASSIGN_OR_RETURN(const bool set, BoolMember(item, key, false, where, path));
-    if (set) return Mismatch(where, fmt::format("{}.{}", path, key), "false", item.Find(key));
-  }
+  MLA_ASSIGN_OR_RETURN(const bool single_word, BoolMember(item, "single_word", false, where, path));
+  if (single_word) return Mismatch(where, path + ".single_word", "false", item.Find("single_word"));
+  MLA_ASSIGN_OR_RETURN(token.lstrip, BoolMember(item, "lstrip", false, where, path));
+  MLA_ASSIGN_OR_RETURN(token.rstrip, BoolMember(item, "rstrip", false, where, path));
   MLA_ASSIGN_OR_RETURN(token.special, BoolMember(item, "special", std::nullopt, where, path));
   MLA_ASSIGN_OR_RETURN(token.normalized, BoolMember(item, "normalized", std::nullopt, where, path));
   return token;
@@ -264,22 +282,52 @@ Result<std::optional<Prefix>> ParsePostProcessor(const io::JsonValue& processor,
   return prefix;
 }
 
-Status CheckNormalizer(const io::JsonValue* normalizer, std::string_view where) {
-  if (IsNull(normalizer)) return {};
-  MLA_ASSIGN_OR_RETURN(const std::string type, TypeOf(*normalizer, where, "normalizer"));
-  const io::JsonValue* items = normalizer->Find("normalizers");
-  if (type == "Sequence" && items != nullptr && items->is_array() && items->items.empty()) return {};
-  const bool filled = type == "Sequence" && items != nullptr && items->is_array();
-  return Error{fmt::format("{}: normalizer: expected null or an empty Sequence, found {}", where,
-                           filled ? fmt::format("a Sequence of {}", items->items.size()) : io::Quoted(type))};
+// White space that rstrip takes holds no other token: none begins with white space.
+Status CheckStrips(const std::vector<AddedToken>& tokens, std::string_view where) {
+  const auto strips = std::find_if(tokens.begin(), tokens.end(), [](const AddedToken& token) { return token.rstrip; });
+  const auto space = std::find_if(tokens.begin(), tokens.end(),
+                                  [](const AddedToken& token) { return SpacesAtStart(token.content) > 0; });
+  if (strips == tokens.end() || space == tokens.end()) return {};
+  return Error{
+      fmt::format("{}: added_tokens: expected no rstrip (as of id {}) beside a token that begins with white "
+                  "space, found {} of id {}",
+                  where, strips->id, io::Quoted(space->content), space->id)};
 }
 
-Status CheckDecoder(const io::JsonValue* decoder, std::string_view where) {
-  if (IsNull(decoder)) return Mismatch(where, "decoder", "a ByteLevel", decoder);
-  MLA_ASSIGN_OR_RETURN(const std::string type, TypeOf(*decoder, where, "decoder"));
-  if (type != "ByteLevel")
-    return Error{fmt::format("{}: decoder.type: expected ByteLevel, found {}", where, io::Quoted(type))};
-  return {};
+// The tokens of one pass. Contents that normalizing makes equal could not be told apart.
+Result<AddedTokenFinder> MakeFinder(const std::vector<AddedToken>& added, bool normalized, const Normalizer& normalizer,
+                                    std::string_view where) {
+  std::vector<AddedToken> tokens;
+  for (AddedToken token : added) {
+    if (token.normalized != normalized) continue;
+    if (normalized) {
+      MLA_ASSIGN_OR_RETURN(token.content, normalizer.Apply(token.content));
+      if (token.content.empty()) {
+        return Error{
+            fmt::format("{}: added_tokens: expected contents that the normalizer leaves something of, found id {}",
+                        where, token.id)};
+      }
+    }
+    tokens.push_back(std::move(token));
+  }
+  MLA_RETURN_IF_ERROR(CheckStrips(tokens, where));
+  std::sort(tokens.begin(), tokens.end(), [](const auto& a, const auto& b) { return a.content < b.content; });
+  const auto same = std::adjacent_find(tokens.begin(), tokens.end(),
+                                       [](const auto& a, const auto& b) { return a.content == b.content; });
+  if (same != tokens.end()) {
+    return Error{
+        fmt::format("{}: added_tokens: expected contents that differ when normalized, found {} of ids {} and {}", where,
+                    io::Quoted(same->content), same[0].id, same[1].id)};
+  }
+  return AddedTokenFinder(std::move(tokens));
+}
+
+void KeepSpecialsOutOfWords(const std::vector<AddedToken>& added, Bpe& bpe) {
+  std::vector<std::int32_t> ids;
+  for (const AddedToken& token : added) {
+    if (token.special) ids.push_back(token.id);
+  }
+  bpe.KeepOutOfWords(std::move(ids));
 }
 
 }  // namespace
@@ -297,12 +345,21 @@ Result<TokenizerFile> ParseTokenizerFile(const io::JsonValue& root, std::string_
   for (const std::string_view key : {"truncation", "padding"}) {
     if (!IsNull(root.Find(key))) return Mismatch(where, key, "null", root.Find(key));
   }
-  MLA_RETURN_IF_ERROR(CheckNormalizer(root.Find("normalizer"), where));
-  MLA_RETURN_IF_ERROR(CheckDecoder(root.Find("decoder"), where));
-  MLA_ASSIGN_OR_RETURN(PreTokenizer pre_tokenizer, ParsePreTokenizer(root.Find("pre_tokenizer"), where));
-  MLA_ASSIGN_OR_RETURN(Bpe bpe, ParseModel(root.Find("model"), where));
+  MLA_ASSIGN_OR_RETURN(Normalizer normalizer, ParseNormalizer(root.Find("normalizer"), where));
+  MLA_ASSIGN_OR_RETURN(TokenDecoder decoder, ParseDecoder(root.Find("decoder"), where));
+  const bool byte_level = decoder.kind == TokenDecoder::Kind::kByteLevel;
+  MLA_ASSIGN_OR_RETURN(PreTokenizer pre_tokenizer, ParsePreTokenizer(root.Find("pre_tokenizer"), byte_level, where));
+  if (!normalizer.empty() && (byte_level || pre_tokenizer.has_metaspace())) {
+    return Error{fmt::format("{}: normalizer: expected null beside {}, found steps", where,
+                             byte_level ? "a ByteLevel decoder" : "a Metaspace pre-tokenizer")};
+  }
+  MLA_ASSIGN_OR_RETURN(Bpe bpe, ParseModel(root.Find("model"), byte_level, where));
   MLA_ASSIGN_OR_RETURN(std::vector<AddedToken> added, ParseAddedTokens(root.Find("added_tokens"), bpe, where));
-  TokenizerFile file{std::move(bpe), std::move(added), std::move(pre_tokenizer), std::nullopt};
+  KeepSpecialsOutOfWords(added, bpe);
+  MLA_ASSIGN_OR_RETURN(AddedTokenFinder first_pass, MakeFinder(added, false, normalizer, where));
+  MLA_ASSIGN_OR_RETURN(AddedTokenFinder second_pass, MakeFinder(added, true, normalizer, where));
+  TokenizerFile file{std::move(bpe),        std::move(added),         std::move(first_pass), std::move(second_pass),
+                     std::move(normalizer), std::move(pre_tokenizer), std::move(decoder),    std::nullopt};
   const io::JsonValue* processor = root.Find("post_processor");
   if (IsNull(processor)) return file;
   MLA_ASSIGN_OR_RETURN(const std::optional<Prefix> prefix, ParsePostProcessor(*processor, where, "post_processor"));

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -79,17 +81,119 @@ TEST(Pattern, KnowsTheCharactersOfUnicode16) {
   EXPECT_FALSE(Contains("\\p{Han}", 0x3001));
 }
 
+// Each character of a text, asked by a set with && and by the two sides of it.
+TEST(Pattern, IntersectionsOfSets) {
+  const std::string text = "abcABC12 -\u00e9\u0301\u5b57\u3005\u3007\u02b0\u01c5&]";
+  struct Case {
+    std::string both;
+    std::string first;
+    std::string second;
+    bool negated = false;
+  };
+  int members = 0;
+  for (const Case& c : std::vector<Case>{{"[\\p{Lo}\\p{Lm}&&[^\\p{Han}]]", "[\\p{Lo}\\p{Lm}]", "[^\\p{Han}]"},
+                                         {"[\\p{L}&&\\p{Han}]", "[\\p{L}]", "[\\p{Han}]"},
+                                         {"[^\\p{L}&&[^a-c]]", "[\\p{L}]", "[^a-c]", true},
+                                         {"[[^a]&&[a-c]]", "[^a]", "[a-c]"},
+                                         {"[a-c&&b-z\\u00e9]", "[a-c]", "[b-z\\u00e9]"},
+                                         {"[\\S&&[^\\p{L}]]", "[\\S]", "[^\\p{L}]"}}) {
+    for (std::string_view rest = text; !rest.empty(); rest.remove_prefix(NextUtf8(rest).bytes)) {
+      const char32_t character = NextUtf8(rest).code_point;
+      const bool expected = (Contains(c.first, character) && Contains(c.second, character)) != c.negated;
+      EXPECT_EQ(Contains(c.both, character), expected) << c.both << " " << static_cast<unsigned>(character);
+      members += expected ? 1 : 0;
+    }
+  }
+  EXPECT_GT(members, 20);
+  EXPECT_EQ(Matches("[\\p{L}&&[^\\p{Han}]]+", "ab\u5b57cd"), "ab|cd|");
+  EXPECT_EQ(Matches("[a-c&&[^b]&&[^c]]{2}", "aabaca"), "aa|");
+  EXPECT_EQ(Matches("[&a]+&&", "a&b&&"), "");
+  EXPECT_EQ(Matches("[&a]+", "a&b"), "a&|");
+}
+
 TEST(Pattern, RefusesByNameWhatItCannotKeep) {
-  for (const std::string pattern :
-       {"\\w",      "\\W",         "\\b",       "\\B",         "\\G",        "\\Z",          "\\R",      "\\X",
-        "\\K",      "\\1",         "\\k<a>",    "(?<a>b)",     "(?i)a",      "(?m:a)",       "(?x:a)",   "(?#a)",
-        "(*UTF)a",  "(?i:ss)",     "(?i:fi)",   "(?i:\u00e9)", "(?i:[a-z])", "(?i:[^a])",    "(?i:a+)",  "(?i:.)",
-        "(?i:\\s)", "(?i:[\\s])",  "[a[b]]",    "[[:alpha:]]", "[a&&b]",     "[]a]",         "[a",       "[",
-        "[^",       "[a-",         "[b-a]",     "[a-c-e]",     "[\\s-z]",    "[a-\\s]",      "[\\P{L}]", "[\\b]",
-        "[\\D]",    "(a",          "a)",        "*a",          "a|*",        "a**",          "a{2}?",    "a{2}+",
-        "a{2,1}",   "a{x",         "a{,}",      "{",           "(?=a)*",     "^*",           "$+",       "\\A?",
-        "\\p",      "\\pL",        "\\p{",      "\\p{Mn}",     "\\p{C}",     "\\p{Klingon}", "\\",       "\\x",
-        "\\x{}",    "\\x{110000}", "\\x{D800}", "\\xFF",       "\\u12",      "\\\u00e9"}) {
+  for (const std::string pattern : {"\\w",
+                                    "\\W",
+                                    "\\b",
+                                    "\\B",
+                                    "\\G",
+                                    "\\Z",
+                                    "\\R",
+                                    "\\X",
+                                    "\\K",
+                                    "\\1",
+                                    "\\k<a>",
+                                    "(?<a>b)",
+                                    "(?i)a",
+                                    "(?m:a)",
+                                    "(?x:a)",
+                                    "(?#a)",
+                                    "(*UTF)a",
+                                    "(?i:ss)",
+                                    "(?i:fi)",
+                                    "(?i:\u00e9)",
+                                    "(?i:[a-z])",
+                                    "(?i:[^a])",
+                                    "(?i:a+)",
+                                    "(?i:.)",
+                                    "(?i:\\s)",
+                                    "(?i:[\\s])",
+                                    "[a[b]]",
+                                    "[[:alpha:]]",
+                                    "[a&&[:alpha:]]",
+                                    "[[a]]",
+                                    "[a&&]",
+                                    "[&&a]",
+                                    "[a&&[b]c]",
+                                    "[a&&c[b]]",
+                                    "[a&&[b&&c]]",
+                                    "[a&&[b[c]]]",
+                                    "[a&&-b]",
+                                    "[!-&&b]",
+                                    "(?i:[a&&b])",
+                                    "[a&&b",
+                                    "[a&&[b",
+                                    "[]a]",
+                                    "[a",
+                                    "[",
+                                    "[^",
+                                    "[a-",
+                                    "[b-a]",
+                                    "[a-c-e]",
+                                    "[\\s-z]",
+                                    "[a-\\s]",
+                                    "[\\P{L}]",
+                                    "[\\b]",
+                                    "[\\D]",
+                                    "(a",
+                                    "a)",
+                                    "*a",
+                                    "a|*",
+                                    "a**",
+                                    "a{2}?",
+                                    "a{2}+",
+                                    "a{2,1}",
+                                    "a{x",
+                                    "a{,}",
+                                    "{",
+                                    "(?=a)*",
+                                    "^*",
+                                    "$+",
+                                    "\\A?",
+                                    "\\p",
+                                    "\\pL",
+                                    "\\p{",
+                                    "\\p{Mn}",
+                                    "\\p{C}",
+                                    "\\p{Klingon}",
+                                    "\\",
+                                    "\\x",
+                                    "\\x{}",
+                                    "\\x{110000}",
+                                    "\\x{D800}",
+                                    "\\xFF",
+                                    "\\u12",
+                                    "\\\u00e9"}) {
     const auto result = TranslatePattern(pattern);
     EXPECT_FALSE(result.ok()) << pattern << " became " << *result;
     if (result.ok()) continue;

@@ -89,7 +89,8 @@ TEST(TokenizerFile, Model) {
   Refused(Changed("\"BPE\"", "7"), "model.type");
   Refused(Changed("\"model\": {", "\"model\": 1, \"x\": {"), "\"x\"");
   Refused(WithModel("\"dropout\": 0.1, ").Load(), "model.dropout: expected null");
-  Refused(WithModel("\"byte_fallback\": true, ").Load(), "model.byte_fallback: expected false");
+  Refused(WithModel("\"byte_fallback\": true, ").Load(),
+          "model.byte_fallback: expected false with a ByteLevel decoder");
   Refused(WithModel("\"byte_fallback\": 1, ").Load(), "model.byte_fallback");
   Refused(WithModel("\"ignore_merges\": \"yes\", ").Load(), "model.ignore_merges");
   Refused(WithModel("\"unk_token\": 3, ").Load(), "model.unk_token");
@@ -109,9 +110,14 @@ TEST(TokenizerFile, Vocabulary) {
   Refused(Changed("\"a\": 97", "\"a\": 98"), "model.vocab: expected each id once, found 98");
   Refused(Changed("\"a\": 97, ", ""), "(byte 0x61)");
   Refused(Changed("\"a\": 97", "\"a\": 97, \"a\": 300"), "\"a\"");
-  Refused(Changed("\"vocab\": {", "\"vocab\": [], \"fuse_unk\": {"), "model.vocab: expected an object");
-  Refused(Changed("\"vocab\": {", "\"vocab\": {}, \"fuse_unk\": {"), "model.vocab: expected all 256");
-  Refused(Changed("\"vocab\": {", "\"fuse_unk\": {"), "model.vocab: expected an object, found nothing");
+  const auto with_vocab = [](std::string_view member) {
+    std::string json = SmallTokenizer{}.Json();
+    const std::size_t begin = json.find("\"vocab\": ");
+    return SmallTokenizer::LoadText(json.replace(begin, json.find("\"merges\"") - begin, member));
+  };
+  Refused(with_vocab("\"vocab\": [], "), "model.vocab: expected an object");
+  Refused(with_vocab("\"vocab\": {}, "), "model.vocab: expected all 256");
+  Refused(with_vocab(""), "model.vocab: expected an object, found nothing");
   // The largest id is fine, and takes no more than its table.
   const auto largest = Changed("\"a\": 97", "\"a\": 16777215");
   ASSERT_TRUE(largest.ok()) << largest.error().message;
@@ -144,27 +150,33 @@ TEST(TokenizerFile, AddedTokens) {
   Refused(WithAdded(Added("x!", -1, false)).Load(), "added_tokens[0].id");
   Refused(WithAdded(Added("x!", 1 << 24, false)).Load(), "added_tokens[0].id");
   Refused(WithAdded("1").Load(), "added_tokens[0]: expected an object");
-  for (const std::string_view field : {"lstrip", "rstrip", "single_word"}) {
-    const std::string off = "\"" + std::string(field) + "\": false";
-    Refused(Changed(off, "\"" + std::string(field) + "\": true", WithAdded(Added("xy", 256, true))),
-            "added_tokens[0]." + std::string(field) + ": expected false, found true");
-  }
+  Refused(Changed("\"single_word\": false", "\"single_word\": true", WithAdded(Added("xy", 256, true))),
+          "added_tokens[0].single_word: expected false, found true");
+  Refused(Changed("\"lstrip\": false", "\"lstrip\": 1", WithAdded(Added("xy", 256, true))), "added_tokens[0].lstrip");
+  // A token in the white space that another one takes.
+  Refused(Changed("\"rstrip\": false", "\"rstrip\": true",
+                  WithAdded(Added("xy", 256, true) + "," + Added("\u3000x", 257, true))),
+          "expected no rstrip (as of id 256) beside a token that begins with white space, found \"\u3000x\" of id 257");
   Refused(Changed(", \"special\": true", "", WithAdded(Added("xy", 256, true))), "added_tokens[0].special");
   Refused(Changed("\"special\": true", "\"special\": true, \"odd\": 1", WithAdded(Added("xy", 256, true))), "\"odd\"");
 }
 
 TEST(TokenizerFile, NormalizerDecoderAndTheRest) {
   Refused(WithTop(R"("normalizer": {"type": "NFC"}, )").Load(),
-          "normalizer: expected null or an empty Sequence, found \"NFC\"");
+          "normalizer.type: expected Prepend, Replace or a Sequence of them, found \"NFC\"");
   Refused(WithTop(R"("normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}]}, )").Load(),
-          "a Sequence of 1");
+          "normalizer.normalizers[0].type");
+  Refused(WithTop(R"("normalizer": {"type": "Prepend", "prepend": "x"}, )").Load(),
+          "normalizer: expected null beside a ByteLevel decoder");
   Refused(WithTop(R"("normalizer": 1, )").Load(), "normalizer");
   Refused(WithTop(R"("truncation": {"max_length": 5}, )").Load(), "truncation: expected null");
   Refused(WithTop(R"("padding": {}, )").Load(), "padding: expected null");
   Refused(WithTop(R"("version": "2.0", )").Load(), "version: expected \"1.0\"");
   Refused(WithTop(R"("pipeline": 1, )").Load(), "\"pipeline\"");
   Refused(Changed("\"decoder\": {\"type\": \"ByteLevel\"", "\"decoder\": {\"type\": \"Metaspace\""),
-          "decoder.type: expected ByteLevel, found \"Metaspace\"");
+          "decoder: expected only");
+  Refused(Changed("\"decoder\": {\"type\": \"ByteLevel\"", "\"decoder\": {\"type\": \"WordPiece\""),
+          "decoder.type: expected ByteLevel, Metaspace or a Sequence, found \"WordPiece\"");
   Refused(WithTop(R"("post_processor": {"type": "BertProcessing"}, )").Load(), "post_processor.type");
   Refused(WithTop(R"("post_processor": {"type": "TemplateProcessing", "single": [{"Sequence": {"id": "A"}},
       {"SpecialToken": {"id": "a"}}]}, )")
