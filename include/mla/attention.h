@@ -41,8 +41,9 @@ struct MlaDims {
 // Cos and sin of every position, computed in float64 and rounded once.
 class RopeTable {
  public:
-  // Frequencies of YaRN (arXiv 2309.00071, section 3.2) with DeepSeek's ramp, or theta^(-2i/P). Precondition: spec.dim
-  // is even and positive unless the layout is kNone. Fails where memory can't be had.
+  // Frequencies of YaRN (arXiv 2309.00071, section 3.2) with DeepSeek's ramp, of LongRoPE, or theta^(-2i/P).
+  // `positions` is the context that is served, which decides LongRoPE's factors. Precondition: spec.dim is even and
+  // positive unless the layout is kNone; LongRoPE's lists hold spec.dim / 2 numbers. Fails where memory can't be had.
   static Result<RopeTable> Create(const RopeSpec& spec, std::int64_t positions);
   // What Create will allocate.
   static std::int64_t Bytes(const RopeSpec& spec, std::int64_t positions);
@@ -61,6 +62,10 @@ class RopeTable {
   explicit RopeTable(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
+
+// Rows rotated under equal fingerprints are alike: layout, pairs, frequencies and amplitude agree. `context` counts for
+// LongRoPE alone (RopeSpec::factors). The same on every machine.
+std::uint64_t RopeFingerprint(const RopeSpec& spec, std::int64_t context);
 
 // How a weight is kept in memory.
 enum class WeightDType : std::uint8_t { kF32, kBF16 };

@@ -3,6 +3,7 @@
 #define MLA_ROPE_H_
 
 #include <cstdint>
+#include <vector>
 
 namespace mla {
 
@@ -10,20 +11,33 @@ namespace mla {
 // made for one never work with the other. kNone: the channels are kept and never rotated.
 enum class RopeLayout : std::uint8_t { kNone, kInterleaved, kHalfSplit };
 
-enum class RopeScaling : std::uint8_t { kNone, kYarn };
+// kYarn: arXiv 2309.00071, with DeepSeek's mscale. kLongrope: arXiv 2402.13753, a divisor for each pair's frequency.
+enum class RopeScaling : std::uint8_t { kNone, kYarn, kLongrope };
 
-// What a config says of positions. Fields after `theta` count for kYarn alone.
+// What a config says of positions.
 struct RopeSpec {
   RopeLayout layout = RopeLayout::kInterleaved;
   RopeScaling scaling = RopeScaling::kNone;
   std::int64_t dim = 0;  // P, even
   double theta = 10000.0;
-  double factor = 1.0;
+  // Of kYarn and kLongrope: the window that the model was first trained with.
   std::int64_t original_max_position_embeddings = 0;
+  // Of kYarn.
+  double factor = 1.0;
   double beta_fast = 32.0;
   double beta_slow = 1.0;
   double mscale = 1.0;
   double mscale_all_dim = 0.0;
+  // Of kLongrope, [P/2]: what each pair's frequency is divided by, in contexts up to the original window and in longer
+  // ones. A cached key can't change its angle, so the context that is served decides once, for every position.
+  std::vector<double> short_factor;
+  std::vector<double> long_factor;
+  double attention_factor = 1.0;  // of cos and sin
+
+  // The divisors for a context of so many positions; kLongrope only.
+  const std::vector<double>& factors(std::int64_t context) const {
+    return context > original_max_position_embeddings ? long_factor : short_factor;
+  }
 };
 
 }  // namespace mla

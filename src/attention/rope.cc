@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <numbers>
 #include <vector>
 
@@ -20,7 +22,7 @@ double CorrectionDim(const RopeSpec& spec, double rotations) {
 }
 
 // Radians a position, of each pair.
-std::vector<double> Frequencies(const RopeSpec& spec) {
+std::vector<double> Frequencies(const RopeSpec& spec, std::int64_t context) {
   const std::int64_t pairs = spec.dim / 2;
   std::vector<double> frequency(static_cast<std::size_t>(pairs));
   double low = 0;
@@ -37,13 +39,59 @@ std::vector<double> Frequencies(const RopeSpec& spec) {
       const double width = high == low ? 1e-3 : high - low;
       const double ramp = std::clamp((static_cast<double>(i) - low) / width, 0.0, 1.0);
       f = f / spec.factor * ramp + f * (1 - ramp);
+    } else if (spec.scaling == RopeScaling::kLongrope) {
+      f /= spec.factors(context)[static_cast<std::size_t>(i)];
     }
     frequency[static_cast<std::size_t>(i)] = f;
   }
   return frequency;
 }
 
+// What cos and sin are multiplied by.
+double AmplitudeOf(const RopeSpec& spec) {
+  switch (spec.scaling) {
+    case RopeScaling::kNone: return 1.0;
+    case RopeScaling::kYarn: return Mscale(spec.factor, spec.mscale) / Mscale(spec.factor, spec.mscale_all_dim);
+    case RopeScaling::kLongrope: return spec.attention_factor;
+  }
+  return 1.0;
+}
+
+// FNV-1a over the bits of what is fed, eight bytes at a time.
+class Hash {
+ public:
+  void Feed(std::uint64_t bits) {
+    for (int i = 0; i < 8; ++i) value_ = (value_ ^ (bits >> (8 * i) & 0xffU)) * 0x100000001b3U;
+  }
+  void Feed(std::int64_t number) { Feed(static_cast<std::uint64_t>(number)); }
+  void Feed(double number) { Feed(std::bit_cast<std::uint64_t>(number)); }
+  std::uint64_t value() const { return value_; }
+
+ private:
+  std::uint64_t value_ = 0xcbf29ce484222325U;
+};
+
 }  // namespace
+
+// Over the numbers of the config, not the frequencies that follow: those may differ in a bit between libraries.
+std::uint64_t RopeFingerprint(const RopeSpec& spec, std::int64_t context) {
+  Hash hash;
+  hash.Feed(static_cast<std::int64_t>(spec.layout));
+  hash.Feed(spec.dim);
+  if (spec.layout == RopeLayout::kNone) return hash.value();
+  hash.Feed(spec.theta);
+  hash.Feed(static_cast<std::int64_t>(spec.scaling));
+  if (spec.scaling == RopeScaling::kYarn) {
+    hash.Feed(spec.original_max_position_embeddings);
+    for (const double number : {spec.factor, spec.beta_fast, spec.beta_slow, spec.mscale, spec.mscale_all_dim}) {
+      hash.Feed(number);
+    }
+  } else if (spec.scaling == RopeScaling::kLongrope) {
+    for (const double number : spec.factors(context)) hash.Feed(number);
+    hash.Feed(spec.attention_factor);
+  }
+  return hash.value();
+}
 
 struct RopeTable::Impl {
   RopeSpec spec;
@@ -67,10 +115,11 @@ Result<RopeTable> RopeTable::Create(const RopeSpec& spec, std::int64_t positions
   if (spec.layout != RopeLayout::kNone) {
     MLA_CHECK(spec.dim > 0 && spec.dim % 2 == 0);
     MLA_ASSIGN_OR_RETURN(impl->table, Buffer::Allocate(Bytes(spec, positions), "rope table"));
-    const std::vector<double> frequency = Frequencies(spec);
-    const double scale = spec.scaling == RopeScaling::kYarn
-                             ? Mscale(spec.factor, spec.mscale) / Mscale(spec.factor, spec.mscale_all_dim)
-                             : 1.0;
+    if (spec.scaling == RopeScaling::kLongrope) {
+      MLA_CHECK_EQ(static_cast<std::int64_t>(spec.factors(positions).size()), spec.dim / 2);
+    }
+    const std::vector<double> frequency = Frequencies(spec, positions);
+    const double scale = AmplitudeOf(spec);
     auto* out = reinterpret_cast<float*>(impl->table.data());
     for (std::int64_t p = 0; p < positions; ++p) {
       for (const double f : frequency) {

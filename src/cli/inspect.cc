@@ -13,6 +13,7 @@
 #include "contract/generation.h"
 #include "io/checkpoint.h"
 #include "io/quote.h"
+#include "mla/attention.h"
 #include "mla/cache.h"
 #include "weights/weights.h"
 
@@ -44,7 +45,8 @@ std::string SoftmaxFormula(const contract::ModelConfig& c) {
 
 std::string CosSinFormula(const contract::ModelConfig& c) {
   const RopeSpec& r = c.rope;
-  if (r.scaling != RopeScaling::kYarn) return "1, no scaling";
+  if (r.scaling == RopeScaling::kNone) return "1, no scaling";
+  if (r.scaling == RopeScaling::kLongrope) return "attention factor";
   return fmt::format("(0.1 * {} * ln {} + 1) / (0.1 * {} * ln {} + 1)", r.mscale, r.factor, r.mscale_all_dim, r.factor);
 }
 
@@ -72,6 +74,7 @@ Result<InspectReport> Inspect(const std::string& path) {
   r.softmax_formula = SoftmaxFormula(c);
   r.cos_sin_scale = contract::CosSinScale(c.rope);
   r.cos_sin_formula = CosSinFormula(c);
+  r.rope_fingerprint = RopeFingerprint(c.rope, c.max_position_embeddings);
   r.parameters = contract::CountParameters(c);
   r.cache_bytes_bf16 =
       MakeLatentLayout(c.kv_lora_rank, c.qk_rope_head_dim, c.num_hidden_layers, DType::kBF16).bytes_per_token();

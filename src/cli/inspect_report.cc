@@ -20,7 +20,14 @@ const char* LayoutName(RopeLayout layout) {
   return "?";
 }
 
-const char* ScalingName(RopeScaling scaling) { return scaling == RopeScaling::kYarn ? "yarn" : "none"; }
+const char* ScalingName(RopeScaling scaling) {
+  switch (scaling) {
+    case RopeScaling::kNone: return "none";
+    case RopeScaling::kYarn: return "yarn";
+    case RopeScaling::kLongrope: return "longrope";
+  }
+  return "?";
+}
 
 // 6,316,544
 std::string Grouped(std::int64_t n) {
@@ -57,6 +64,10 @@ void AddDims(const contract::ModelConfig& c, Table* t) {
   t->Add("vocabulary", fmt::format("{}{}", c.vocab_size, c.tie_word_embeddings ? ", tied embeddings" : ""));
   t->Add("positions", std::to_string(c.max_position_embeddings));
   t->Add("norm eps", fmt::format("{} of layers, {} of latents", c.rms_norm_eps, c.latent_norm_eps));
+  if (c.embedding_scale != 1 || c.residual_scale != 1 || c.logit_scale != 1) {
+    t->Add("scales", fmt::format("embeddings times {}, residual branches times {:.5g}, logits times {:.5g}",
+                                 c.embedding_scale, c.residual_scale, c.logit_scale));
+  }
 }
 
 void AddRope(const InspectReport& r, Table* t) {
@@ -67,8 +78,12 @@ void AddRope(const InspectReport& r, Table* t) {
     text += fmt::format(" (factor {}, original {}, beta {} to {}, mscale {}, mscale_all_dim {})", rope.factor,
                         rope.original_max_position_embeddings, rope.beta_fast, rope.beta_slow, rope.mscale,
                         rope.mscale_all_dim);
+  } else if (rope.scaling == RopeScaling::kLongrope) {
+    text += fmt::format(" (short factors in contexts up to {}, long ones beyond; the context served decides at load)",
+                        rope.original_max_position_embeddings);
   }
   t->Add("rope", text);
+  t->Add("rope fingerprint", fmt::format("{:016x}, in the full context", r.rope_fingerprint));
   t->Add("softmax scale", fmt::format("{:.5g} = {}", r.softmax_scale, r.softmax_formula));
   t->Add("cos/sin scale", fmt::format("{:.5g} = {}", r.cos_sin_scale, r.cos_sin_formula));
 }
@@ -81,11 +96,10 @@ void AddFeedForward(const contract::ModelConfig& c, Table* t) {
   const contract::MoeConfig& m = *c.moe;
   t->Add("feed-forward", fmt::format("{} dense layers of {}, {} with experts of {}", c.num_hidden_layers - MoeLayers(c),
                                      c.intermediate_size, MoeLayers(c), m.moe_intermediate_size));
-  t->Add("routing",
-         fmt::format("{} experts, {} a token, {} shared; sigmoid, noaux_tc; best {} of {} groups; weights {}, "
-                     "times {}",
-                     m.n_routed_experts, m.num_experts_per_tok, m.n_shared_experts, m.topk_group, m.n_group,
-                     m.norm_topk_prob ? "normalised" : "as scored", m.routed_scaling_factor));
+  t->Add("routing", fmt::format("{} experts, {} a token, {} shared; {}, {}; best {} of {} groups; weights {}, times {}",
+                                m.n_routed_experts, m.num_experts_per_tok, m.n_shared_experts,
+                                ScoringFuncName(m.scoring_func), TopkMethodName(m.topk_method), m.topk_group, m.n_group,
+                                m.norm_topk_prob ? "normalised" : "as scored", m.routed_scaling_factor));
 }
 
 // Faults that are listed of a kind; a wrong folder can have hundreds of thousands.
@@ -126,7 +140,13 @@ nlohmann::ordered_json RopeJson(const InspectReport& r) {
     j["beta_slow"] = rope.beta_slow;
     j["mscale"] = rope.mscale;
     j["mscale_all_dim"] = rope.mscale_all_dim;
+  } else if (rope.scaling == RopeScaling::kLongrope) {
+    j["original_max_position_embeddings"] = rope.original_max_position_embeddings;
+    j["short_factor"] = rope.short_factor;
+    j["long_factor"] = rope.long_factor;
+    j["attention_factor"] = rope.attention_factor;
   }
+  j["fingerprint"] = fmt::format("{:016x}", r.rope_fingerprint);
   return j;
 }
 
@@ -145,7 +165,10 @@ nlohmann::ordered_json DimsJson(const contract::ModelConfig& c) {
                               {"num_nextn_predict_layers", c.num_nextn_predict_layers},
                               {"rms_norm_eps", c.rms_norm_eps},
                               {"latent_norm_eps", c.latent_norm_eps},
-                              {"tie_word_embeddings", c.tie_word_embeddings}};
+                              {"tie_word_embeddings", c.tie_word_embeddings},
+                              {"embedding_scale", c.embedding_scale},
+                              {"residual_scale", c.residual_scale},
+                              {"logit_scale", c.logit_scale}};
   if (c.q_lora_rank) j["q_lora_rank"] = *c.q_lora_rank;
   return j;
 }
@@ -153,8 +176,8 @@ nlohmann::ordered_json DimsJson(const contract::ModelConfig& c) {
 nlohmann::ordered_json RoutingJson(const contract::ModelConfig& c) {
   if (!c.moe) return nullptr;
   const contract::MoeConfig& m = *c.moe;
-  return {{"scoring_func", "sigmoid"},
-          {"topk_method", "noaux_tc"},
+  return {{"scoring_func", ScoringFuncName(m.scoring_func)},
+          {"topk_method", TopkMethodName(m.topk_method)},
           {"n_routed_experts", m.n_routed_experts},
           {"num_experts_per_tok", m.num_experts_per_tok},
           {"n_shared_experts", m.n_shared_experts},

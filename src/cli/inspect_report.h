@@ -20,6 +20,7 @@ struct InspectReport {
   std::string softmax_formula;  // with this config's numbers
   double cos_sin_scale = 1;
   std::string cos_sin_formula;
+  std::uint64_t rope_fingerprint = 0;  // in the model's full context
   contract::ParameterCount parameters;
   std::int64_t weight_bytes_bf16 = 0;  // as the engine keeps them, both copies of w_kc counted
   std::int64_t weight_bytes_f32 = 0;

@@ -1,14 +1,16 @@
 #include "contract/config.h"
 
-#include <array>
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <limits>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "contract/config_parts.h"
+#include "contract/families.h"
 #include "contract/fields.h"
 #include "io/file.h"
 #include "io/json.h"
@@ -18,6 +20,7 @@ namespace mla::contract {
 namespace {
 
 constexpr std::int64_t kMaxConfigBytes = std::int64_t{16} << 20;
+constexpr NumberRange kModelScale = {0, false, 1e6, "a number above 0, at most 1e6"};
 constexpr NumberRange kNormEps = {0, false, 1, "a number above 0, at most 1"};
 
 // Fields that change nothing of what a token's path computes.
@@ -44,16 +47,19 @@ constexpr std::string_view kHarmless[] = {
     "num_return_sequences", "output_scores", "remove_invalid_values", "repetition_penalty", "return_dict_in_generate",
     "suppress_tokens", "temperature", "top_k", "top_p", "typical_p"};
 
-void CheckModelType(Fields* fields, ModelConfig* config) {
+// The family; the first one, with a fault recorded, where it is unknown.
+const Family& ParseFamily(Fields* fields, ModelConfig* config) {
   const io::JsonValue* value = fields->Take("model_type");
-  if (value != nullptr && value->is_string() && value->string == "deepseek_v3") {
-    config->model_type = value->string;
-    return;
+  const Family* family = value != nullptr && value->is_string() ? FindFamily(value->string) : nullptr;
+  if (family == nullptr) {
+    fields->Fail("model_type", fmt::format("a supported one ({})", FamilyList()), Describe(value));
+    family = &Families().front();
   }
-  fields->Fail("model_type", "a supported one (\"deepseek_v3\")", Describe(value));
+  config->model_type = family->model_type;
+  return *family;
 }
 
-void ParseDims(Fields* fields, ModelConfig* config) {
+void ParseDims(Fields* fields, const Family& family, ModelConfig* config) {
   config->vocab_size = fields->Int("vocab_size", 1, kMaxPositions);
   config->hidden_size = fields->Int("hidden_size", 1, kMaxDim);
   config->intermediate_size = fields->Int("intermediate_size", 1, kMaxDim);
@@ -70,15 +76,39 @@ void ParseDims(Fields* fields, ModelConfig* config) {
   if (config->qk_rope_head_dim % 2 != 0) {
     fields->Fail("qk_rope_head_dim", "an even number", fmt::format("{}", config->qk_rope_head_dim));
   }
-  config->v_head_dim = fields->Int("v_head_dim", 1, kMaxDim);
+  if (family.v_head_dim_follows && fields->TakeValue("v_head_dim") == nullptr) {
+    config->v_head_dim = std::max<std::int64_t>(1, config->hidden_size / config->num_attention_heads);
+  } else {
+    config->v_head_dim = fields->Int("v_head_dim", 1, kMaxDim);
+  }
   config->max_position_embeddings = fields->Int("max_position_embeddings", 1, kMaxPositions);
   config->rms_norm_eps = fields->Number("rms_norm_eps", kNormEps);
 }
 
-void ParseTokens(Fields* fields, ModelConfig* config) {
-  config->tie_word_embeddings = fields->OptionalBool("tie_word_embeddings").value_or(false);
+void ParseTokens(Fields* fields, const Family& family, ModelConfig* config) {
+  config->tie_word_embeddings = fields->OptionalBool("tie_word_embeddings").value_or(family.tie_word_embeddings);
   config->bos_token_id = fields->OptionalInt("bos_token_id", 0, config->vocab_size - 1);
   config->eos_token_ids = fields->OptionalIds("eos_token_id", config->vocab_size);
+}
+
+// MiniCPM's scales. Null means none, as in its configuration class; a missing one is not guessed.
+void ParseScales(Fields* fields, const Family& family, ModelConfig* config) {
+  if (!family.minicpm_scales) return;
+  const auto is_null = [&](const char* name) {
+    const io::JsonValue* value = fields->Take(name);
+    return value != nullptr && value->is_null();
+  };
+  config->embedding_scale = fields->Number("scale_emb", kModelScale);
+  if (!is_null("scale_depth")) {
+    config->residual_scale =
+        fields->Number("scale_depth", kModelScale) / std::sqrt(static_cast<double>(config->num_hidden_layers));
+  }
+  if (!is_null("dim_model_base")) {
+    const std::int64_t base = fields->Int("dim_model_base", 1, kMaxDim);
+    config->logit_scale = static_cast<double>(base) / static_cast<double>(config->hidden_size);
+  }
+  // Of its training: how learning rates were scaled.
+  fields->OptionalNumber("mup_denominator", kModelScale);
 }
 
 // A field that follows from others, or that has one value here.
@@ -120,12 +150,16 @@ Result<ModelConfig> ParseConfig(std::string_view json_text, std::string_view whe
   if (!json.is_object()) return Error{fmt::format("{}: expected an object, found {}", where, json.Describe())};
   Fields fields(json, where);
   ModelConfig config;
-  CheckModelType(&fields, &config);
+  const Family& family = ParseFamily(&fields, &config);
   ParseQuantization(&fields, &config);
-  ParseDims(&fields, &config);
-  config.rope = ParseRope(&fields, config.qk_rope_head_dim);
-  ParseMoe(&fields, &config);
-  ParseTokens(&fields, &config);
+  ParseDims(&fields, family, &config);
+  config.rope = ParseRope(&fields, family,
+                          {.rope_dim = config.qk_rope_head_dim,
+                           .head_dim = config.qk_nope_head_dim + config.qk_rope_head_dim,
+                           .max_positions = config.max_position_embeddings});
+  ParseMoe(&fields, family, &config);
+  ParseTokens(&fields, family, &config);
+  ParseScales(&fields, family, &config);
   CheckFixed(&fields, config);
   CheckUnknown(&fields);
   if (fields.ok()) CheckTotals(&fields, config);
@@ -133,28 +167,34 @@ Result<ModelConfig> ParseConfig(std::string_view json_text, std::string_view whe
   return config;
 }
 
-Result<ModelConfig> LoadConfig(const std::string& path) {
+Result<ConfigFile> ReadConfigFile(const std::string& path) {
   std::error_code error;
   const std::string file =
       std::filesystem::is_directory(path, error) ? (std::filesystem::path(path) / "config.json").string() : path;
-  MLA_ASSIGN_OR_RETURN(const std::string text, io::ReadFile(file, kMaxConfigBytes));
-  return ParseConfig(text, io::Printable(file));
+  MLA_ASSIGN_OR_RETURN(std::string text, io::ReadFile(file, kMaxConfigBytes));
+  return ConfigFile{std::move(text), io::Printable(file)};
+}
+
+Result<ModelConfig> LoadConfig(const std::string& path) {
+  MLA_ASSIGN_OR_RETURN(const ConfigFile file, ReadConfigFile(path));
+  return ParseConfig(file.text, file.where);
 }
 
 double YarnMscale(double factor, double mscale) { return factor <= 1.0 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0; }
 
+double SoftmaxScale(std::int64_t qk_head_dim, const RopeSpec& rope) {
+  const double scale = 1.0 / std::sqrt(static_cast<double>(qk_head_dim));
+  if (rope.scaling != RopeScaling::kYarn) return scale;
+  const double m = YarnMscale(rope.factor, rope.mscale_all_dim);  // 1 for mscale_all_dim 0
+  return scale * m * m;
+}
+
 double SoftmaxScale(const ModelConfig& config) {
-  const auto dims = static_cast<double>(config.qk_nope_head_dim + config.qk_rope_head_dim);
-  double scale = 1.0 / std::sqrt(dims);
-  if (config.rope.scaling == RopeScaling::kYarn) {
-    // mscale_all_dim 0 gives 1.
-    const double m = YarnMscale(config.rope.factor, config.rope.mscale_all_dim);
-    scale *= m * m;
-  }
-  return scale;
+  return SoftmaxScale(config.qk_nope_head_dim + config.qk_rope_head_dim, config.rope);
 }
 
 double CosSinScale(const RopeSpec& rope) {
+  if (rope.scaling == RopeScaling::kLongrope) return rope.attention_factor;
   if (rope.scaling != RopeScaling::kYarn) return 1.0;
   return YarnMscale(rope.factor, rope.mscale) / YarnMscale(rope.factor, rope.mscale_all_dim);
 }

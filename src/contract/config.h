@@ -2,6 +2,7 @@
 #ifndef MLA_CONTRACT_CONFIG_H_
 #define MLA_CONTRACT_CONFIG_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -13,11 +14,19 @@
 
 namespace mla::contract {
 
-// How the router scores experts.
-enum class ScoringFunc : std::uint8_t { kSigmoid };
-// How experts are picked from the scores. noaux_tc: bias-corrected choice, groups scored by the sum of their two best
-// (DeepSeek-V3 report, section 2.1.2).
-enum class TopkMethod : std::uint8_t { kNoauxTc };
+// How the router scores experts, from its logits.
+enum class ScoringFunc : std::uint8_t { kSoftmax, kSigmoid };
+// How experts are picked from the scores:
+//   greedy                the best, groups or not
+//   group_limited_greedy  the best within the topk_group groups whose best expert scores highest (DeepSeek-V2 report,
+//                         section 2.2.2)
+//   noaux_tc              the same with scores corrected by a bias, and groups scored by the sum of their two best; the
+//                         bias never weighs a result (DeepSeek-V3 report, section 2.1.2)
+enum class TopkMethod : std::uint8_t { kGreedy, kGroupLimitedGreedy, kNoauxTc };
+
+// The checkpoint's own words.
+const char* ScoringFuncName(ScoringFunc scoring);
+const char* TopkMethodName(TopkMethod method);
 
 struct MoeConfig {
   std::int64_t n_routed_experts = 0;
@@ -41,7 +50,7 @@ struct Fp8Config {
 
 // Names are the checkpoint's own words. Dims are positive unless said; products of any two fit in int64.
 struct ModelConfig {
-  std::string model_type;  // "deepseek_v3"
+  std::string model_type;  // one of the table in contract/families.cc
   std::int64_t vocab_size = 0;
   std::int64_t hidden_size = 0;
   std::int64_t intermediate_size = 0;
@@ -61,14 +70,25 @@ struct ModelConfig {
   std::optional<MoeConfig> moe;  // empty: every layer is dense
   std::int64_t first_k_dense_replace = 0;
   std::int64_t moe_layer_freq = 1;
+  std::vector<bool> sparse_layers;  // mlp_layer_types, [num_hidden_layers]; empty: the two fields above decide
   bool tie_word_embeddings = false;
   std::optional<Fp8Config> fp8;  // quantization_config; empty: every tensor is F32, F16 or BF16
+  // MiniCPM's scales, 1 elsewhere: embeddings are multiplied by scale_emb, what each half of a layer adds to the
+  // residual by scale_depth / sqrt(num_hidden_layers), logits by dim_model_base / hidden_size.
+  double embedding_scale = 1.0;
+  double residual_scale = 1.0;
+  double logit_scale = 1.0;
   std::optional<std::int64_t> bos_token_id;
   std::vector<std::int64_t> eos_token_ids;
 
-  // Whether layer i has experts; MTP layers (i >= num_hidden_layers) follow the same rule.
+  // Whether layer i has experts; MTP layers (i >= num_hidden_layers) follow the same rule, or are as the last layer of
+  // a list.
   bool IsMoeLayer(std::int64_t layer) const {
-    return moe.has_value() && layer >= first_k_dense_replace && layer % moe_layer_freq == 0;
+    if (!moe.has_value()) return false;
+    if (!sparse_layers.empty()) {
+      return layer < num_hidden_layers ? sparse_layers[static_cast<std::size_t>(layer)] : sparse_layers.back();
+    }
+    return layer >= first_k_dense_replace && layer % moe_layer_freq == 0;
   }
 };
 
@@ -87,7 +107,10 @@ double YarnMscale(double factor, double mscale);
 // (N + P)^-1/2, times m(factor, mscale_all_dim)^2 for yarn with mscale_all_dim set. DeepSeek-V2, equation 46, and
 // DeepSeek's published code.
 double SoftmaxScale(const ModelConfig& config);
-// What cos and sin are multiplied by: m(factor, mscale) / m(factor, mscale_all_dim) for yarn, else 1.
+// The same of heads with N + P = qk_head_dim.
+double SoftmaxScale(std::int64_t qk_head_dim, const RopeSpec& rope);
+// What cos and sin are multiplied by: m(factor, mscale) / m(factor, mscale_all_dim) for yarn, attention_factor for
+// longrope, else 1.
 double CosSinScale(const RopeSpec& rope);
 
 }  // namespace mla::contract

@@ -3,8 +3,10 @@
 #define MLA_CONTRACT_CONFIG_PARTS_H_
 
 #include <cstdint>
+#include <string>
 
 #include "contract/config.h"
+#include "contract/families.h"
 #include "contract/fields.h"
 
 namespace mla::contract {
@@ -16,11 +18,25 @@ inline constexpr std::int64_t kMaxTensors = std::int64_t{1} << 20;  // DeepSeek-
 // So low that padding to sixteen lanes, four bytes each and a second copy still fit in 63 bits.
 inline constexpr std::int64_t kMaxParameters = std::int64_t{1} << 50;
 
-// rope_theta, rope_scaling, rope_parameters and rope_interleave, for `rope_dim` channels.
-RopeSpec ParseRope(Fields* fields, std::int64_t rope_dim);
+// The text of DIR/config.json, or of the file itself where path is one; `where` names it in messages.
+struct ConfigFile {
+  std::string text;
+  std::string where;
+};
+Result<ConfigFile> ReadConfigFile(const std::string& path);
+
+// What rope's fields are held against: P, N + P, max_position_embeddings.
+struct RopeDims {
+  std::int64_t rope_dim = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t max_positions = 0;
+};
+
+// rope_theta, rope_scaling, rope_parameters, rope_interleave and mla_use_nope.
+RopeSpec ParseRope(Fields* fields, const Family& family, const RopeDims& dims);
 
 // The fields of experts, and which layers have them.
-void ParseMoe(Fields* fields, ModelConfig* config);
+void ParseMoe(Fields* fields, const Family& family, ModelConfig* config);
 
 // quantization_config: fp8 in blocks, or nothing. Other methods are refused by name.
 void ParseQuantization(Fields* fields, ModelConfig* config);

@@ -1,6 +1,9 @@
+#include <cmath>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -13,8 +16,10 @@ namespace {
 constexpr NumberRange kTheta = {1, false, 1e15, "a number above 1, at most 1e15"};
 constexpr NumberRange kFactor = {1, true, 1e9, "a number from 1 to 1e9"};
 constexpr NumberRange kBeta = {0, false, 1e9, "a number above 0, at most 1e9"};
+constexpr NumberRange kFactorOfPair = {0, false, 1e9, "a number above 0, at most 1e9"};
+constexpr NumberRange kAttentionFactor = {0, false, 100, "a number above 0, at most 100"};
 constexpr NumberRange kMscale = {0, true, 1e3, "a number from 0 to 1000"};
-constexpr NumberRange kOne = {1, true, 1, "1"};
+constexpr NumberRange kShare = {0, true, 1, "a number from 0 to 1"};
 
 // What one of the two spellings says.
 struct Scaling {
@@ -24,13 +29,18 @@ struct Scaling {
 
 // "type" is the old word, "rope_type" the new one; exports between the two carry both.
 RopeScaling ParseType(Fields* fields) {
-  const std::optional<std::string> old_word = fields->OptionalWord("type", {"default", "yarn"});
-  const std::optional<std::string> new_word = fields->OptionalWord("rope_type", {"default", "yarn"});
-  if (!old_word && !new_word) fields->Fail("rope_type", "\"default\" or \"yarn\"", "nothing");
+  const std::vector<std::string_view> known = {"default", "yarn", "longrope"};
+  const std::optional<std::string> old_word = fields->OptionalWord("type", known);
+  const std::optional<std::string> new_word = fields->OptionalWord("rope_type", known);
+  if (!old_word && !new_word) {
+    fields->Fail("rope_type", R"("default" or "yarn" or "longrope")", "nothing");
+  }
   if (old_word && new_word && *old_word != *new_word) {
     fields->Fail("rope_type", fmt::format("\"{}\" as in type", *old_word), fmt::format("\"{}\"", *new_word));
   }
-  return new_word.value_or(old_word.value_or("default")) == "yarn" ? RopeScaling::kYarn : RopeScaling::kNone;
+  const std::string word = new_word.value_or(old_word.value_or("default"));
+  if (word == "yarn") return RopeScaling::kYarn;
+  return word == "longrope" ? RopeScaling::kLongrope : RopeScaling::kNone;
 }
 
 void ParseYarn(Fields* fields, RopeSpec* spec) {
@@ -52,7 +62,36 @@ void ParseYarn(Fields* fields, RopeSpec* spec) {
   if (!fields->OptionalBool("truncate").value_or(true)) fields->Fail("truncate", "true", "false");
 }
 
-Scaling ParseScaling(Fields* top, std::string_view name, const io::JsonValue& object) {
+// sqrt(1 + ln s / ln W), s the stretch of the original window W (LongRoPE's published code).
+void ParseLongrope(Fields* fields, const RopeDims& dims, RopeSpec* spec) {
+  const auto pairs = static_cast<std::size_t>(dims.rope_dim / 2);
+  spec->short_factor = fields->Numbers("short_factor", pairs, kFactorOfPair);
+  spec->long_factor = fields->Numbers("long_factor", pairs, kFactorOfPair);
+  const std::int64_t most = dims.max_positions;
+  const std::int64_t window = fields->Int("original_max_position_embeddings", 2, most < 2 ? 2 : most);
+  spec->original_max_position_embeddings = window;
+  const double stretch = static_cast<double>(most) / static_cast<double>(window);
+  const std::optional<double> factor = fields->OptionalNumber("factor", kFactor);
+  if (factor && *factor != stretch) {
+    fields->Fail("factor", fmt::format("{}, max_position_embeddings / original_max_position_embeddings", stretch),
+                 fmt::format("{}", *factor));
+  }
+  spec->attention_factor = fields->OptionalNumber("attention_factor", kAttentionFactor)
+                               .value_or(std::sqrt(1.0 + std::log(stretch) / std::log(static_cast<double>(window))));
+}
+
+// The share of a head's channels that is rotated. The checkpoint's shapes say it already.
+void CheckPartial(Fields* fields, const RopeDims& dims) {
+  const auto value = fields->OptionalNumber("partial_rotary_factor", kShare);
+  const double share = static_cast<double>(dims.rope_dim) / static_cast<double>(dims.head_dim);
+  if (!value || *value == 1.0 || *value == share) return;
+  fields->Fail("partial_rotary_factor",
+               fmt::format("1, or {}, qk_rope_head_dim over qk_nope_head_dim + qk_rope_head_dim", share),
+               fmt::format("{}", *value));
+}
+
+Scaling ParseScaling(Fields* top, const Family& family, const RopeDims& dims, std::string_view name,
+                     const io::JsonValue& object) {
   Scaling scaling;
   if (!object.is_object()) {
     top->Fail(name, "an object or null", object.Describe());
@@ -61,8 +100,10 @@ Scaling ParseScaling(Fields* top, std::string_view name, const io::JsonValue& ob
   Fields fields = top->Inner(name, object);
   scaling.spec.scaling = ParseType(&fields);
   if (scaling.spec.scaling == RopeScaling::kYarn) ParseYarn(&fields, &scaling.spec);
+  if (scaling.spec.scaling == RopeScaling::kLongrope) ParseLongrope(&fields, dims, &scaling.spec);
   scaling.theta = fields.OptionalNumber("rope_theta", kTheta);
-  fields.OptionalNumber("partial_rotary_factor", kOne);
+  CheckPartial(&fields, dims);
+  for (const std::string_view more : family.more_rope_fields) fields.Take(more);
   if (const std::string* unknown = fields.FirstUnknown()) {
     fields.FailText(
         fmt::format("{}: expected no field {} with this rope type, found one", name, io::Quoted(*unknown, 80)));
@@ -74,20 +115,21 @@ Scaling ParseScaling(Fields* top, std::string_view name, const io::JsonValue& ob
 bool Same(const RopeSpec& a, const RopeSpec& b) {
   const auto tie = [](const RopeSpec& s) {
     return std::tie(s.scaling, s.factor, s.original_max_position_embeddings, s.beta_fast, s.beta_slow, s.mscale,
-                    s.mscale_all_dim);
+                    s.mscale_all_dim, s.short_factor, s.long_factor, s.attention_factor);
   };
   return tie(a) == tie(b);
 }
 
 }  // namespace
 
-RopeSpec ParseRope(Fields* fields, std::int64_t rope_dim) {
+RopeSpec ParseRope(Fields* fields, const Family& family, const RopeDims& dims) {
   std::optional<RopeSpec> spec;
   std::optional<double> theta = fields->OptionalNumber("rope_theta", kTheta);
+  CheckPartial(fields, dims);
   for (const char* name : {"rope_scaling", "rope_parameters"}) {
     const io::JsonValue* object = fields->TakeValue(name);
     if (object == nullptr) continue;
-    const Scaling scaling = ParseScaling(fields, name, *object);
+    const Scaling scaling = ParseScaling(fields, family, dims, name, *object);
     if (spec && !Same(*spec, scaling.spec)) fields->Fail(name, "the same as in rope_scaling", "another scaling");
     if (theta && scaling.theta && *theta != *scaling.theta) {
       fields->Fail(fmt::format("{}.rope_theta", name), fmt::format("{} as elsewhere", *theta),
@@ -97,10 +139,13 @@ RopeSpec ParseRope(Fields* fields, std::int64_t rope_dim) {
     if (scaling.theta) theta = scaling.theta;
   }
   RopeSpec rope = spec.value_or(RopeSpec());
-  const bool interleaved = fields->OptionalBool("rope_interleave").value_or(true);
-  rope.dim = rope_dim;
+  const bool interleaved =
+      fields->OptionalBool("rope_interleave").value_or(family.rope_layout == RopeLayout::kInterleaved);
+  const bool never_rotated = fields->OptionalBool("mla_use_nope").value_or(false);
+  rope.dim = dims.rope_dim;
   rope.layout = interleaved ? RopeLayout::kInterleaved : RopeLayout::kHalfSplit;
-  if (rope_dim == 0) {
+  if (!theta) theta = family.rope_theta;
+  if (rope.dim == 0 || never_rotated) {
     rope.layout = RopeLayout::kNone;
   } else if (!theta) {
     fields->Fail("rope_theta", kTheta.words, "nothing");

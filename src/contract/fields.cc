@@ -34,12 +34,18 @@ std::optional<std::int64_t> Fields::OptionalInt(std::string_view name, std::int6
   return Int(name, low, high);
 }
 
+namespace {
+
+bool InRange(const io::JsonValue& value, const NumberRange& range) {
+  return value.is_number() && std::isfinite(value.number) && value.number <= range.high &&
+         (value.number > range.low || (range.low_allowed && value.number == range.low));
+}
+
+}  // namespace
+
 double Fields::Number(std::string_view name, const NumberRange& range) {
   const io::JsonValue* value = Take(name);
-  if (value != nullptr && value->is_number() && std::isfinite(value->number) && value->number <= range.high &&
-      (value->number > range.low || (range.low_allowed && value->number == range.low))) {
-    return value->number;
-  }
+  if (value != nullptr && InRange(*value, range)) return value->number;
   Fail(name, range.words, Describe(value));
   return range.high;
 }
@@ -74,6 +80,25 @@ std::string Fields::Word(std::string_view name, const std::vector<std::string_vi
 std::optional<std::string> Fields::OptionalWord(std::string_view name, const std::vector<std::string_view>& allowed) {
   if (TakeValue(name) == nullptr) return std::nullopt;
   return Word(name, allowed);
+}
+
+std::vector<double> Fields::Numbers(std::string_view name, std::size_t count, const NumberRange& range) {
+  const io::JsonValue* value = Take(name);
+  if (value == nullptr || !value->is_array() || value->items.size() != count) {
+    const bool is_list = value != nullptr && value->is_array();
+    Fail(name, fmt::format("a list of {} numbers", count),
+         is_list ? fmt::format("one of {}", value->items.size()) : Describe(value));
+    return {};
+  }
+  std::vector<double> numbers;
+  for (const io::JsonValue& item : value->items) {
+    if (!InRange(item, range)) {
+      Fail(fmt::format("{}[{}]", name, numbers.size()), range.words, item.Describe());
+      return {};
+    }
+    numbers.push_back(item.number);
+  }
+  return numbers;
 }
 
 std::vector<std::int64_t> Fields::OptionalIds(std::string_view name, std::int64_t ids) {

@@ -48,6 +48,8 @@ class Fields {
   // A string out of `allowed`.
   std::string Word(std::string_view name, const std::vector<std::string_view>& allowed);
   std::optional<std::string> OptionalWord(std::string_view name, const std::vector<std::string_view>& allowed);
+  // A list of `count` numbers.
+  std::vector<double> Numbers(std::string_view name, std::size_t count, const NumberRange& range);
   // One id in [0, ids) or a list of at least one; empty where the field is absent or null.
   std::vector<std::int64_t> OptionalIds(std::string_view name, std::int64_t ids);
 

@@ -62,6 +62,7 @@ void RunMlaLayer(const MlaContext& context, const weights::Layer& layer, const C
 
   ops::GemmProblem out{ws.attended, c.num_attention_heads * c.v_head_dim, ws.x, hidden, rows, a.o};
   out.add = true;
+  out.scale = static_cast<float>(c.residual_scale);
   ops::Gemm(context.executor, context.kernels, out);
 }
 

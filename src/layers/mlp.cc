@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <span>
 
+#include "base/check.h"
 #include "ops/routing.h"
 
 namespace mla::layers {
 namespace {
 
-// x += down(silu(gate(normed)) * up(normed)), over all rows.
+// x += residual_scale * down(silu(gate(normed)) * up(normed)), over all rows.
 void RunDense(const MlpContext& context, const weights::Mlp& mlp, std::int64_t rows) {
   const Workspace& ws = context.ws;
   const std::int64_t hidden = context.config.hidden_size;
@@ -21,19 +22,30 @@ void RunDense(const MlpContext& context, const weights::Mlp& mlp, std::int64_t r
   });
   ops::GemmProblem down{ws.gate_up, 2 * i, ws.x, hidden, rows, mlp.down};
   down.add = true;
+  down.scale = static_cast<float>(context.config.residual_scale);
   ops::Gemm(context.executor, context.kernels, down);
 }
 
+ops::TopK MethodOf(contract::TopkMethod method) {
+  switch (method) {
+    case contract::TopkMethod::kGreedy: return ops::TopK::kGreedy;
+    case contract::TopkMethod::kGroupLimitedGreedy: return ops::TopK::kGroupLimited;
+    case contract::TopkMethod::kNoauxTc: return ops::TopK::kNoauxTc;
+  }
+  MLA_CHECK(false);
+}
+
 ops::RouterSpec SpecOf(const contract::MoeConfig& m) {
-  // RouteToken computes these two; another value of either must not pass through here unseen.
-  switch (m.scoring_func) {
-    case contract::ScoringFunc::kSigmoid: break;
-  }
-  switch (m.topk_method) {
-    case contract::TopkMethod::kNoauxTc: break;
-  }
-  return {m.n_routed_experts, m.num_experts_per_tok, m.n_group,
-          m.topk_group,       m.norm_topk_prob,      m.routed_scaling_factor};
+  ops::RouterSpec spec;
+  spec.experts = m.n_routed_experts;
+  spec.top_k = m.num_experts_per_tok;
+  spec.scoring = m.scoring_func == contract::ScoringFunc::kSoftmax ? ops::Scoring::kSoftmax : ops::Scoring::kSigmoid;
+  spec.method = MethodOf(m.topk_method);
+  spec.groups = m.n_group;
+  spec.topk_group = m.topk_group;
+  spec.norm_topk_prob = m.norm_topk_prob;
+  spec.routed_scaling_factor = m.routed_scaling_factor;
+  return spec;
 }
 
 // Chooses experts for every row, then sorts (token, slot) by expert, tokens in order within each.
@@ -104,9 +116,11 @@ void RunMoe(const MlpContext& context, const weights::Moe& moe, std::int64_t row
   Route(context, moe, rows);
   RunExperts(context, moe, rows);
   if (moe.shared) RunDense(context, *moe.shared, rows);
+  const auto scale = static_cast<float>(context.config.residual_scale);
   ParallelFor(context.executor, rows, [&](std::int64_t row, int /*worker*/) {
     for (std::int64_t slot = row * k; slot < (row + 1) * k; ++slot) {
-      context.kernels.add_scaled(ws.slot_out + slot * hidden, ws.expert_weight[slot], ws.x + row * hidden, hidden);
+      context.kernels.add_scaled(ws.slot_out + slot * hidden, scale * ws.expert_weight[slot], ws.x + row * hidden,
+                                 hidden);
     }
   });
 }

@@ -65,8 +65,11 @@ Transformer::Memory Transformer::memory() const { return {buffer_.bytes() + atte
 const float* Transformer::Forward(const Batch& batch, const LatentCache& cache, Executor& executor) {
   const std::int64_t rows = batch.rows();
   const std::int64_t hidden = config_.hidden_size;
+  const auto scale = static_cast<float>(config_.embedding_scale);
   ParallelFor(executor, rows, [&](std::int64_t row, int /*worker*/) {
-    weights_.embed.Lookup(batch.ids[static_cast<std::size_t>(row)], ws_.x + row * hidden);
+    float* x = ws_.x + row * hidden;
+    weights_.embed.Lookup(batch.ids[static_cast<std::size_t>(row)], x);
+    for (std::int64_t i = 0; i < hidden; ++i) x[i] *= scale;
   });
   const MlaContext mla{config_, kernels_, rope_, attention_, executor, ws_};
   const MlpContext mlp{config_, kernels_, executor, ws_};
@@ -86,6 +89,7 @@ void Transformer::Logits(std::span<const std::int32_t> rows, float* logits, Exec
       ws_.normed,      config_.hidden_size, logits, config_.vocab_size, static_cast<std::int64_t>(rows.size()),
       weights_.lm_head};
   p.x_rows = rows.data();
+  p.scale = static_cast<float>(config_.logit_scale);
   ops::Gemm(executor, kernels_, p);
 }
 

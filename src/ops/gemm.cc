@@ -73,6 +73,7 @@ void RunTask(const OpKernels& kernels, const GemmProblem& p, const Cut& cut, std
   block.panel_begin = panel_task * cut.panels_per_task;
   block.panel_end = std::min(Panels(p.w.n), block.panel_begin + cut.panels_per_task);
   block.add = p.add;
+  block.scale = p.scale;
   (p.w.format == PackedFormat::kF32 ? kernels.gemm_f32 : kernels.gemm_bf16)(block);
 }
 

@@ -15,7 +15,7 @@ namespace mla::ops {
 // The kernels of an instruction set. Precondition: cpu.Has(isa).
 const OpKernels& KernelsFor(Isa isa);
 
-// y [m, n] (+)= x [m, k] W^T.
+// y [m, n] (+)= scale * (x [m, k] W^T).
 struct GemmProblem {
   const float* x = nullptr;  // [m, k]
   std::int64_t ldx = 0;
@@ -24,6 +24,7 @@ struct GemmProblem {
   std::int64_t m = 0;
   PackedMatrix w;
   bool add = false;
+  float scale = 1;                       // of each whole sum; 1 changes no bit
   const std::int32_t* x_rows = nullptr;  // [m]: row r of x is x_rows[r]
   const std::int32_t* y_rows = nullptr;  // [m]: row r of y is y_rows[r]; no row twice
 };

@@ -7,8 +7,8 @@
 
 namespace mla::ops {
 
-// A block of y [m, n] (+)= x [m, k] W^T, W packed (ops/packed.h). Row r of x is at x + (x_rows ? x_rows[r] : r) * ldx,
-// of y at y + (y_rows ? y_rows[r] : r) * ldy. Strides in elements.
+// A block of y [m, n] (+)= scale * (x [m, k] W^T), W packed (ops/packed.h). Row r of x is at x + (x_rows ? x_rows[r] :
+// r) * ldx, of y at y + (y_rows ? y_rows[r] : r) * ldy. Strides in elements.
 struct GemmBlock {
   const float* x;  // [m, k]
   int64_t ldx;
@@ -23,7 +23,8 @@ struct GemmBlock {
   int64_t row_end;
   int64_t panel_begin;  // panels [panel_begin, panel_end)
   int64_t panel_end;
-  bool add;  // y += instead of y =: one rounding, after the whole sum over k
+  bool add;     // y += instead of y =, after the whole sum over k
+  float scale;  // of the whole sum, rounded on its own
 };
 
 // Every output is one fp32 accumulator over k in ascending order, by the same instruction for every m: bits of a row

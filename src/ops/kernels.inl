@@ -12,6 +12,7 @@ MLA_INLINE float* YRow(const GemmBlock& b, int64_t r) { return b.y + (b.y_rows ?
 // Writes 16 outputs of panel p, or those of them that exist.
 MLA_INLINE void StorePanel(const GemmBlock& b, float* y, int64_t panel, V16 sum) {
   const int64_t n = panel * kLanes;
+  sum = Mul(sum, Set1(b.scale));
   if (n + kLanes <= b.n) {
     Store(y + n, b.add ? Add(Load(y + n), sum) : sum);
     return;

@@ -36,10 +36,18 @@ float SumOfTwoBest(const float* values, std::int64_t n) {
   return n == 1 ? first : first + second;
 }
 
+float Best(const float* values, std::int64_t n) {
+  const std::int64_t at = ArgMax(values, n);
+  return at < 0 ? kNever : values[at];
+}
+
 // Leaves the choices of the best groups and sets the others' to -inf.
 void KeepBestGroups(const RouterSpec& spec, float* choice, float* group_score) {
   const std::int64_t size = spec.experts / spec.groups;
-  for (std::int64_t g = 0; g < spec.groups; ++g) group_score[g] = SumOfTwoBest(choice + g * size, size);
+  for (std::int64_t g = 0; g < spec.groups; ++g) {
+    const float* group = choice + g * size;
+    group_score[g] = spec.method == TopK::kNoauxTc ? SumOfTwoBest(group, size) : Best(group, size);
+  }
   for (std::int64_t kept = 0; kept < spec.topk_group; ++kept) {
     const std::int64_t g = ArgMax(group_score, spec.groups);
     if (g < 0) break;
@@ -58,6 +66,21 @@ std::int64_t FirstUnchosen(const std::int32_t* index, std::int64_t k) {
   return e;
 }
 
+void Score(Scoring scoring, const float* logits, std::int64_t n, float* score) {
+  if (scoring == Scoring::kSigmoid) {
+    for (std::int64_t e = 0; e < n; ++e) {
+      score[e] = static_cast<float>(1.0 / (1.0 + std::exp(-static_cast<double>(logits[e]))));
+    }
+    return;
+  }
+  const double largest = static_cast<double>(Best(logits, n));
+  double sum = 0;
+  for (std::int64_t e = 0; e < n; ++e) sum += std::exp(static_cast<double>(logits[e]) - largest);
+  for (std::int64_t e = 0; e < n; ++e) {
+    score[e] = static_cast<float>(std::exp(static_cast<double>(logits[e]) - largest) / sum);
+  }
+}
+
 }  // namespace
 
 void RouteToken(const RouterSpec& spec, const float* logits, const float* bias, float* scratch, std::int32_t* index,
@@ -65,11 +88,11 @@ void RouteToken(const RouterSpec& spec, const float* logits, const float* bias, 
   float* score = scratch;
   float* choice = scratch + spec.experts;
   float* group_score = scratch + 2 * spec.experts;
+  Score(spec.scoring, logits, spec.experts, score);
   for (std::int64_t e = 0; e < spec.experts; ++e) {
-    score[e] = static_cast<float>(1.0 / (1.0 + std::exp(-static_cast<double>(logits[e]))));
-    choice[e] = score[e] + bias[e];
+    choice[e] = spec.method == TopK::kNoauxTc ? score[e] + bias[e] : score[e];
   }
-  if (spec.groups > 1) KeepBestGroups(spec, choice, group_score);
+  if (spec.method != TopK::kGreedy && spec.groups > 1) KeepBestGroups(spec, choice, group_score);
   double sum = 1e-20;
   for (std::int64_t k = 0; k < spec.top_k; ++k) {
     std::int64_t best = ArgMax(choice, spec.experts);

@@ -94,11 +94,10 @@ Matrix Mlp(const MlpWeights& w, const Matrix& x) {
 // DeepSeek-V3 equations 12 to 16, without the residual u_t.
 Matrix Moe(const contract::MoeConfig& config, const MoeWeights& w, const Matrix& x) {
   Matrix out = w.shared_experts.has_value() ? Mlp(*w.shared_experts, x) : Zeros(x.rows, x.cols);
-  Matrix scores = Product(x, w.gate);
-  for (double& score : scores.values) score = Sigmoid(score);
+  const Matrix gate = Product(x, w.gate);
   for (std::int64_t t = 0; t < x.rows; ++t) {
-    const Routing routing =
-        Route({scores.row(t), static_cast<std::size_t>(scores.cols)}, w.e_score_correction_bias, config);
+    const auto scores = GateScores({gate.row(t), static_cast<std::size_t>(gate.cols)}, config);
+    const Routing routing = Route(scores, w.e_score_correction_bias, config);
     const Matrix token{1, x.cols, std::vector<double>(x.row(t), x.row(t) + x.cols)};
     for (std::size_t slot = 0; slot < routing.experts.size(); ++slot) {
       const Matrix expert = Mlp(w.experts[static_cast<std::size_t>(routing.experts[slot])], token);
@@ -108,8 +107,8 @@ Matrix Moe(const contract::MoeConfig& config, const MoeWeights& w, const Matrix&
   return out;
 }
 
-void Add(const Matrix& addend, Matrix& sum) {
-  for (std::size_t i = 0; i < sum.values.size(); ++i) sum.values[i] += addend.values[i];
+void Add(double scale, const Matrix& addend, Matrix& sum) {
+  for (std::size_t i = 0; i < sum.values.size(); ++i) sum.values[i] += scale * addend.values[i];
 }
 
 }  // namespace
@@ -122,10 +121,11 @@ LayerCache EmptyCache(const contract::ModelConfig& config) {
 Matrix LayerForward(const contract::ModelConfig& config, const LayerWeights& weights,
                     std::span<const RopeAngles> angles, const Matrix& x, LayerCache& cache) {
   Matrix stream = x;
-  Add(Attention(config, weights.self_attn, angles, RmsNormRows(x, weights.input_layernorm, config.rms_norm_eps), cache),
-      stream);
+  const Matrix input = RmsNormRows(x, weights.input_layernorm, config.rms_norm_eps);
+  Add(config.residual_scale, Attention(config, weights.self_attn, angles, input, cache), stream);
   const Matrix normed = RmsNormRows(stream, weights.post_attention_layernorm, config.rms_norm_eps);
-  Add(weights.moe.has_value() ? Moe(*config.moe, *weights.moe, normed) : Mlp(weights.mlp, normed), stream);
+  Add(config.residual_scale,
+      weights.moe.has_value() ? Moe(*config.moe, *weights.moe, normed) : Mlp(weights.mlp, normed), stream);
   return stream;
 }
 

@@ -24,12 +24,18 @@ struct ReferenceModel::Impl {
     return angles;
   }
 
+  Matrix Logits(const Matrix& x, const Matrix& table) const {
+    Matrix logits = Product(x, table);
+    for (double& logit : logits.values) logit *= config.logit_scale;
+    return logits;
+  }
+
   Matrix Embed(const Matrix& table, std::span<const std::int32_t> ids) const {
     Matrix x = Zeros(static_cast<std::int64_t>(ids.size()), config.hidden_size);
     for (std::size_t t = 0; t < ids.size(); ++t) {
       MLA_CHECK_GE(ids[t], 0);
       MLA_CHECK_LT(ids[t], config.vocab_size);
-      std::copy_n(table.row(ids[t]), x.cols, x.row(static_cast<std::int64_t>(t)));
+      AddScaled(config.embedding_scale, table.row(ids[t]), x.row(static_cast<std::int64_t>(t)), x.cols);
     }
     return x;
   }
@@ -53,12 +59,13 @@ ReferenceModel& ReferenceModel::operator=(ReferenceModel&&) noexcept = default;
 ReferenceModel::~ReferenceModel() = default;
 const contract::ModelConfig& ReferenceModel::config() const { return impl_->config; }
 
-Result<ReferenceModel> ReferenceModel::Load(const contract::ModelConfig& config, const io::Checkpoint& checkpoint) {
+Result<ReferenceModel> ReferenceModel::Load(const contract::ModelConfig& config, const io::Checkpoint& checkpoint,
+                                            std::int64_t context) {
   MLA_CHECK_EQ(config.rope.dim, config.qk_rope_head_dim);
   auto impl = std::make_unique<Impl>();
   impl->config = config;
   MLA_ASSIGN_OR_RETURN(impl->weights, LoadWeights(config, checkpoint));
-  impl->frequencies = RopeFrequencies(config.rope);
+  impl->frequencies = RopeFrequencies(config.rope, context > 0 ? context : config.max_position_embeddings);
   return ReferenceModel(std::move(impl));
 }
 
@@ -87,7 +94,7 @@ std::vector<double> ReferenceModel::Append(State& state, std::span<const std::in
   }
   past.length += count;
   x = RmsNormRows(x, w.norm, config().rms_norm_eps);
-  Matrix logits = Product(x, impl_->head());
+  Matrix logits = impl_->Logits(x, impl_->head());
   if (hidden != nullptr) *hidden = std::move(x.values);
   return std::move(logits.values);
 }
@@ -113,7 +120,8 @@ std::vector<double> ReferenceModel::Draft(std::span<const std::int32_t> ids, std
   LayerCache cache = EmptyCache(config());
   const Matrix x = LayerForward(config(), w.layer, impl_->Angles(0, rows), Product(pair, w.eh_proj), cache);
   // Equation 23, with the head's own norm.
-  Matrix logits = Product(RmsNormRows(x, w.norm, config().rms_norm_eps), w.head.empty() ? impl_->head() : w.head);
+  const Matrix normed = RmsNormRows(x, w.norm, config().rms_norm_eps);
+  Matrix logits = impl_->Logits(normed, w.head.empty() ? impl_->head() : w.head);
   return std::move(logits.values);
 }
 

@@ -27,12 +27,19 @@ double AttentionScale(const contract::ModelConfig& config) {
   return scale;
 }
 
-std::vector<double> RopeFrequencies(const RopeSpec& spec) {
+std::vector<double> RopeFrequencies(const RopeSpec& spec, std::int64_t context) {
   std::vector<double> frequencies(static_cast<std::size_t>(spec.dim / 2));
   for (std::size_t i = 0; i < frequencies.size(); ++i) {
     frequencies[i] = std::pow(spec.theta, -2.0 * static_cast<double>(i) / static_cast<double>(spec.dim));
   }
   if (spec.scaling == RopeScaling::kNone || frequencies.empty()) return frequencies;
+  if (spec.scaling == RopeScaling::kLongrope) {
+    const bool within = context <= spec.original_max_position_embeddings;
+    for (std::size_t i = 0; i < frequencies.size(); ++i) {
+      frequencies[i] /= within ? spec.short_factor[i] : spec.long_factor[i];
+    }
+    return frequencies;
+  }
 
   // Pairs up to `low` keep their frequency, pairs from `high` on are slowed by the whole factor, a ramp between.
   const double low = std::max(std::floor(PairThatTurns(spec, spec.beta_fast)), 0.0);
@@ -50,6 +57,7 @@ RopeAngles AnglesAt(const RopeSpec& spec, const std::vector<double>& frequencies
   if (spec.scaling == RopeScaling::kYarn) {
     scale = MscaleOf(spec.factor, spec.mscale) / MscaleOf(spec.factor, spec.mscale_all_dim);
   }
+  if (spec.scaling == RopeScaling::kLongrope) scale = spec.attention_factor;
   RopeAngles angles;
   for (const double frequency : frequencies) {
     angles.cos.push_back(std::cos(static_cast<double>(position) * frequency) * scale);

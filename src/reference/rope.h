@@ -19,10 +19,12 @@ double MscaleOf(double factor, double mscale);
 double AttentionScale(const contract::ModelConfig& config);
 
 // Angle a position of pair i advances by, [P/2]; for yarn, slowed by `factor` where a pair turns too rarely within the
-// original window to have been learnt whole.
-std::vector<double> RopeFrequencies(const RopeSpec& spec);
+// original window to have been learnt whole; for longrope (arXiv 2402.13753), slowed by each pair's own factor, which
+// differs between contexts within the original window and longer ones.
+std::vector<double> RopeFrequencies(const RopeSpec& spec, std::int64_t context);
 
-// cos and sin of one position, [P/2] each, times mscale(factor, mscale) / mscale(factor, mscale_all_dim) for yarn.
+// cos and sin of one position, [P/2] each, times mscale(factor, mscale) / mscale(factor, mscale_all_dim) for yarn, or
+// longrope's attention_factor.
 struct RopeAngles {
   std::vector<double> cos;
   std::vector<double> sin;

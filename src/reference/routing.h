@@ -15,8 +15,11 @@ struct Routing {
   std::vector<double> weights;        // what each one's output is multiplied by
 };
 
-// `scores` [n_routed_experts] are the gate's sigmoids, `bias` [n_routed_experts] is e_score_correction_bias. The bias
-// takes part in the choice alone, never in the weight. Equal candidates: the lower index goes first.
+// Softmax or sigmoid of the gate's logits, as the config says.
+std::vector<double> GateScores(std::span<const double> logits, const contract::MoeConfig& moe);
+
+// `scores` [n_routed_experts] are GateScores, `bias` [n_routed_experts] is e_score_correction_bias, empty unless
+// noaux_tc. The bias takes part in the choice alone, never in the weight. Equal candidates: the lower index goes first.
 Routing Route(std::span<const double> scores, std::span<const double> bias, const contract::MoeConfig& moe);
 
 }  // namespace mla::reference

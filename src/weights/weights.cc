@@ -23,7 +23,9 @@ Moe BuildMoe(Builder& b, const contract::ModelConfig& c, const std::string& pref
   const contract::MoeConfig& m = *c.moe;
   Moe moe;
   moe.router = b.Matrix({{prefix + "gate.weight", m.n_routed_experts}}, c.hidden_size, ops::PackedFormat::kF32);
-  moe.bias = b.Vector(prefix + "gate.e_score_correction_bias", m.n_routed_experts);
+  if (m.topk_method == contract::TopkMethod::kNoauxTc) {
+    moe.bias = b.Vector(prefix + "gate.e_score_correction_bias", m.n_routed_experts);
+  }
   for (std::int64_t e = 0; e < m.n_routed_experts; ++e) {
     moe.experts.push_back(BuildMlp(b, fmt::format("{}experts.{}.", prefix, e), c.hidden_size, m.moe_intermediate_size));
   }

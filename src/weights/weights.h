@@ -27,7 +27,7 @@ struct Mlp {
 
 struct Moe {
   ops::PackedMatrix router;     // [E, hidden], always fp32: a rounded router picks other experts
-  const float* bias = nullptr;  // [E] e_score_correction_bias
+  const float* bias = nullptr;  // [E] e_score_correction_bias; null unless noaux_tc
   std::vector<Mlp> experts;     // E
   std::optional<Mlp> shared;    // n_shared_experts as one MLP
 };

@@ -25,7 +25,7 @@ TEST(Frequencies, PlainPowersOfTheta) {
   RopeSpec spec;
   spec.dim = 8;
   spec.theta = 1e4;
-  const auto frequencies = RopeFrequencies(spec);
+  const auto frequencies = RopeFrequencies(spec, 4096);
   ASSERT_EQ(frequencies.size(), 4U);
   EXPECT_DOUBLE_EQ(frequencies[0], 1.0);
   EXPECT_DOUBLE_EQ(frequencies[1], 0.1);
@@ -35,7 +35,7 @@ TEST(Frequencies, PlainPowersOfTheta) {
 
 TEST(Frequencies, YarnRampByHand) {
   // 32 turns in 512 positions: pair 16 ln(512 / 64 pi) / 2 ln 1e4 = 0.81, so low = 0. One turn: 3.82, so high = 4.
-  const auto frequencies = RopeFrequencies(Yarn());
+  const auto frequencies = RopeFrequencies(Yarn(), 4096);
   ASSERT_EQ(frequencies.size(), 8U);
   const double ramp[8] = {0, 0.25, 0.5, 0.75, 1, 1, 1, 1};
   for (int i = 0; i < 8; ++i) {
@@ -48,7 +48,7 @@ TEST(Frequencies, YarnRampOfNoWidth) {
   // low == high == 0: the first pair keeps its frequency, all others are slowed whole.
   RopeSpec spec = Yarn();
   spec.original_max_position_embeddings = 6;  // less than one turn of the fastest pair
-  const auto frequencies = RopeFrequencies(spec);
+  const auto frequencies = RopeFrequencies(spec, 4096);
   EXPECT_DOUBLE_EQ(frequencies[0], 1.0);
   for (std::size_t i = 1; i < frequencies.size(); ++i) {
     EXPECT_NEAR(frequencies[i], std::pow(10.0, -static_cast<double>(i) / 2.0) / 4, 1e-15);
@@ -58,7 +58,7 @@ TEST(Frequencies, YarnRampOfNoWidth) {
 TEST(Frequencies, NoChannelsNoPairs) {
   RopeSpec spec = Yarn();
   spec.dim = 0;
-  EXPECT_TRUE(RopeFrequencies(spec).empty());
+  EXPECT_TRUE(RopeFrequencies(spec, 4096).empty());
 }
 
 TEST(Mscale, ByHand) {
