@@ -37,7 +37,8 @@ LOOKALIKES = ["<｜User｜>", "<｜User|>", "<|User|>", "<｜Assistant｜>", "<�
               "<｜end▁of▁sentence｜>", "<｜", "｜>", "<｜User", "User｜>", "<｜｜>", "▁", "<<｜User｜>>", "<｜user｜>", "<｜▁pad▁｜>",
               "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜fim▁hole｜>", "<｜place▁holder▁no▁1｜>", "<｜place▁holder▁no▁10｜>",
               "[BOS]", "[EOS", "<|im_end|>", "<|im_user|>", "<|reserved_token_1510|>", "<|tool_calls_section_begin|>",
-              "<s>", "</s>", "<unk>", "<0x41>", "<0xE5>", "<|im_start|>", "<|tool_call|>", "    ", "▁▁", "▁<s>"]
+              "<s>", "</s>", "<unk>", "<0x41>", "<0xE5>", "<|im_start|>", "<|tool_call|>", "    ", "▁▁", "▁<s>",
+              "注意力机制", "!?!", "a ԲԱՐԵՒ"]
 
 
 def assigned():
