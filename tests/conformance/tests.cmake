@@ -1,0 +1,2 @@
+mla_test(conformance routing)
+mla_test(conformance rope)
