@@ -11,6 +11,7 @@
 #include "cli/inspect_report.h"
 #include "cli/output.h"
 #include "contract/generation.h"
+#include "contract/outline.h"
 #include "io/checkpoint.h"
 #include "io/quote.h"
 #include "mla/attention.h"
@@ -34,29 +35,23 @@ bool HasSafetensors(const std::string& path) {
   return false;
 }
 
-std::string SoftmaxFormula(const contract::ModelConfig& c) {
-  const RopeSpec& r = c.rope;
-  std::string formula = fmt::format("({} + {})^-1/2", c.qk_nope_head_dim, c.qk_rope_head_dim);
-  if (r.scaling == RopeScaling::kYarn && r.mscale_all_dim != 0) {
-    formula += fmt::format(" * (0.1 * {} * ln {} + 1)^2", r.mscale_all_dim, r.factor);
-  }
-  return formula;
-}
-
-std::string CosSinFormula(const contract::ModelConfig& c) {
-  const RopeSpec& r = c.rope;
-  if (r.scaling == RopeScaling::kNone) return "1, no scaling";
-  if (r.scaling == RopeScaling::kLongrope) return "attention factor";
-  return fmt::format("(0.1 * {} * ln {} + 1) / (0.1 * {} * ln {} + 1)", r.mscale, r.factor, r.mscale_all_dim, r.factor);
-}
-
 // Only whether it can be read counts.
 template <class T>
 Status DropValue(const Result<T>& result) {
   return result.ok() ? Status() : Status(result.error());
 }
 
+// A model that can't be run still says what its attention is.
+Result<int> RunOutline(const std::string& path, const Error& why_not, bool json) {
+  const Result<contract::Outline> outline = contract::LoadOutline(path);
+  if (!outline.ok()) return why_not;
+  MLA_RETURN_IF_ERROR(WriteOut(json ? OutlineJson(*outline) : OutlineText(*outline)));
+  MLA_RETURN_IF_ERROR(FlushOut());
+  return HasSafetensors(path) ? Result<int>(why_not) : Result<int>(kDone);
+}
+
 Result<int> Run(const std::string& path, bool json) {
+  if (const auto config = contract::LoadConfig(path); !config.ok()) return RunOutline(path, config.error(), json);
   MLA_ASSIGN_OR_RETURN(const InspectReport report, Inspect(path));
   MLA_RETURN_IF_ERROR(WriteOut(json ? InspectJson(report) : InspectText(report)));
   MLA_RETURN_IF_ERROR(FlushOut());
@@ -71,9 +66,9 @@ Result<InspectReport> Inspect(const std::string& path) {
   MLA_ASSIGN_OR_RETURN(r.config, contract::LoadConfig(path));
   const contract::ModelConfig& c = r.config;
   r.softmax_scale = contract::SoftmaxScale(c);
-  r.softmax_formula = SoftmaxFormula(c);
+  r.softmax_formula = SoftmaxFormula(c.qk_nope_head_dim, c.qk_rope_head_dim, c.rope);
   r.cos_sin_scale = contract::CosSinScale(c.rope);
-  r.cos_sin_formula = CosSinFormula(c);
+  r.cos_sin_formula = CosSinFormula(c.rope);
   r.rope_fingerprint = RopeFingerprint(c.rope, c.max_position_embeddings);
   r.parameters = contract::CountParameters(c);
   r.cache_bytes_bf16 =

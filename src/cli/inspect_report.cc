@@ -7,6 +7,7 @@
 
 #include "cli/output.h"
 #include "io/quote.h"
+#include "mla/attention.h"
 
 namespace mla::cli {
 namespace {
@@ -70,8 +71,7 @@ void AddDims(const contract::ModelConfig& c, Table* t) {
   }
 }
 
-void AddRope(const InspectReport& r, Table* t) {
-  const RopeSpec& rope = r.config.rope;
+void AddRope(const RopeSpec& rope, Table* t) {
   std::string text =
       fmt::format("{}, theta {}, scaling {}", LayoutName(rope.layout), rope.theta, ScalingName(rope.scaling));
   if (rope.scaling == RopeScaling::kYarn) {
@@ -83,9 +83,12 @@ void AddRope(const InspectReport& r, Table* t) {
                         rope.original_max_position_embeddings);
   }
   t->Add("rope", text);
-  t->Add("rope fingerprint", fmt::format("{:016x}, in the full context", r.rope_fingerprint));
-  t->Add("softmax scale", fmt::format("{:.5g} = {}", r.softmax_scale, r.softmax_formula));
-  t->Add("cos/sin scale", fmt::format("{:.5g} = {}", r.cos_sin_scale, r.cos_sin_formula));
+}
+
+void AddScales(double softmax, std::string_view softmax_formula, double cos_sin, std::string_view cos_sin_formula,
+               Table* t) {
+  t->Add("softmax scale", fmt::format("{:.5g} = {}", softmax, softmax_formula));
+  t->Add("cos/sin scale", fmt::format("{:.5g} = {}", cos_sin, cos_sin_formula));
 }
 
 void AddFeedForward(const contract::ModelConfig& c, Table* t) {
@@ -129,8 +132,7 @@ void AddTensors(const InspectReport::Tensors& tensors, Table* t) {
   AddFaults("  unexpected", tensors.report.extra, t);
 }
 
-nlohmann::ordered_json RopeJson(const InspectReport& r) {
-  const RopeSpec& rope = r.config.rope;
+nlohmann::ordered_json RopeJson(const RopeSpec& rope, std::uint64_t fingerprint) {
   nlohmann::ordered_json j = {
       {"layout", LayoutName(rope.layout)}, {"theta", rope.theta}, {"scaling", ScalingName(rope.scaling)}};
   if (rope.scaling == RopeScaling::kYarn) {
@@ -146,7 +148,7 @@ nlohmann::ordered_json RopeJson(const InspectReport& r) {
     j["long_factor"] = rope.long_factor;
     j["attention_factor"] = rope.attention_factor;
   }
-  j["fingerprint"] = fmt::format("{:016x}", r.rope_fingerprint);
+  j["fingerprint"] = fmt::format("{:016x}", fingerprint);
   return j;
 }
 
@@ -191,10 +193,66 @@ nlohmann::ordered_json RoutingJson(const contract::ModelConfig& c) {
 
 }  // namespace
 
+std::string SoftmaxFormula(std::int64_t nope, std::int64_t rope_dim, const RopeSpec& rope) {
+  std::string formula = fmt::format("({} + {})^-1/2", nope, rope_dim);
+  if (rope.scaling == RopeScaling::kYarn && rope.mscale_all_dim != 0) {
+    formula += fmt::format(" * (0.1 * {} * ln {} + 1)^2", rope.mscale_all_dim, rope.factor);
+  }
+  return formula;
+}
+
+std::string CosSinFormula(const RopeSpec& rope) {
+  switch (rope.scaling) {
+    case RopeScaling::kNone: return "1, no scaling";
+    case RopeScaling::kLongrope: return "attention factor";
+    case RopeScaling::kYarn: break;
+  }
+  return fmt::format("(0.1 * {} * ln {} + 1) / (0.1 * {} * ln {} + 1)", rope.mscale, rope.factor, rope.mscale_all_dim,
+                     rope.factor);
+}
+
+std::string OutlineText(const contract::Outline& o) {
+  Table t;
+  t.Add("family", o.model_type);
+  t.Add("can be run", "no: " + o.blocker);
+  t.Add("attention",
+        fmt::format("{} with latents; {} heads; q_lora_rank {}, kv_lora_rank {}; nope {}, rope {}, v {}",
+                    o.latent_layers, o.num_attention_heads, o.q_lora_rank ? std::to_string(*o.q_lora_rank) : "none",
+                    o.kv_lora_rank, o.qk_nope_head_dim, o.qk_rope_head_dim, o.v_head_dim));
+  AddRope(o.rope, &t);
+  AddScales(o.softmax_scale(), SoftmaxFormula(o.qk_nope_head_dim, o.qk_rope_head_dim, o.rope),
+            contract::CosSinScale(o.rope), CosSinFormula(o.rope), &t);
+  t.Add("latents a token, bf16", fmt::format("{} bytes", Grouped(o.latent_bytes_bf16())));
+  return t.text();
+}
+
+std::string OutlineJson(const contract::Outline& o) {
+  nlohmann::ordered_json j;
+  j["model_type"] = o.model_type;
+  j["can_be_run"] = false;
+  j["blocker"] = o.blocker;
+  j["dims"] = {{"latent_layers", o.latent_layers},
+               {"num_attention_heads", o.num_attention_heads},
+               {"q_lora_rank", nullptr},
+               {"kv_lora_rank", o.kv_lora_rank},
+               {"qk_nope_head_dim", o.qk_nope_head_dim},
+               {"qk_rope_head_dim", o.qk_rope_head_dim},
+               {"v_head_dim", o.v_head_dim}};
+  if (o.q_lora_rank) j["dims"]["q_lora_rank"] = *o.q_lora_rank;
+  j["rope"] = RopeJson(o.rope, RopeFingerprint(o.rope, o.max_position_embeddings));
+  j["softmax_scale"] = {{"value", o.softmax_scale()},
+                        {"formula", SoftmaxFormula(o.qk_nope_head_dim, o.qk_rope_head_dim, o.rope)}};
+  j["cos_sin_scale"] = {{"value", contract::CosSinScale(o.rope)}, {"formula", CosSinFormula(o.rope)}};
+  j["latent_bytes_per_token_bf16"] = o.latent_bytes_bf16();
+  return j.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
 std::string InspectText(const InspectReport& r) {
   Table t;
   AddDims(r.config, &t);
-  AddRope(r, &t);
+  AddRope(r.config.rope, &t);
+  t.Add("rope fingerprint", fmt::format("{:016x}, in the full context", r.rope_fingerprint));
+  AddScales(r.softmax_scale, r.softmax_formula, r.cos_sin_scale, r.cos_sin_formula, &t);
   AddFeedForward(r.config, &t);
   t.Add("parameters",
         fmt::format("{}, {} active per token", Grouped(r.parameters.total), Grouped(r.parameters.active)));
@@ -221,7 +279,7 @@ std::string InspectJson(const InspectReport& r) {
   nlohmann::ordered_json j;
   j["model_type"] = r.config.model_type;
   j["dims"] = DimsJson(r.config);
-  j["rope"] = RopeJson(r);
+  j["rope"] = RopeJson(r.config.rope, r.rope_fingerprint);
   j["softmax_scale"] = {{"value", r.softmax_scale}, {"formula", r.softmax_formula}};
   j["cos_sin_scale"] = {{"value", r.cos_sin_scale}, {"formula", r.cos_sin_formula}};
   j["routing"] = RoutingJson(r.config);

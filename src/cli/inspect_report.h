@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "contract/config.h"
+#include "contract/outline.h"
 #include "contract/tensors.h"
 #include "mla/result.h"
 
@@ -38,6 +39,14 @@ struct InspectReport {
 
 // `path` is a model folder, or a config.json alone. A folder without safetensors files is taken for its config.
 Result<InspectReport> Inspect(const std::string& path);
+
+// The formulas behind the two scales, with the numbers of a config.
+std::string SoftmaxFormula(std::int64_t nope, std::int64_t rope_dim, const RopeSpec& rope);
+std::string CosSinFormula(const RopeSpec& rope);
+
+// The same of a model that can't be run, as far as it goes.
+std::string OutlineText(const contract::Outline& outline);
+std::string OutlineJson(const contract::Outline& outline);
 
 // The report as text for a person, and as one JSON object.
 std::string InspectText(const InspectReport& report);

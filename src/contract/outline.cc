@@ -86,15 +86,18 @@ Result<Outline> ParseText(const io::JsonValue& root, std::string_view where, std
   o.qk_nope_head_dim = fields.Int("qk_nope_head_dim", 1, kMaxDim);
   o.qk_rope_head_dim = fields.Int("qk_rope_head_dim", 0, kMaxDim);
   o.v_head_dim = fields.Int("v_head_dim", 1, kMaxDim);
+  o.max_position_embeddings = fields.OptionalInt("max_position_embeddings", 1, kMaxPositions).value_or(1);
   o.rope = ParseRope(&fields, *family,
                      {.rope_dim = o.qk_rope_head_dim,
                       .head_dim = o.qk_nope_head_dim + o.qk_rope_head_dim,
-                      .max_positions = fields.OptionalInt("max_position_embeddings", 1, kMaxPositions).value_or(1)});
+                      .max_positions = o.max_position_embeddings});
   if (!fields.ok()) return fields.error();
   return o;
 }
 
 }  // namespace
+
+double Outline::softmax_scale() const { return SoftmaxScale(qk_nope_head_dim + qk_rope_head_dim, rope); }
 
 Result<Outline> ParseOutline(std::string_view json_text, std::string_view where) {
   MLA_ASSIGN_OR_RETURN(const io::JsonValue root, io::ParseJson(json_text, where));

@@ -24,7 +24,12 @@ struct Outline {
   std::int64_t qk_nope_head_dim = 0;  // N
   std::int64_t qk_rope_head_dim = 0;  // P
   std::int64_t v_head_dim = 0;        // V
+  std::int64_t max_position_embeddings = 1;
   RopeSpec rope;
+
+  double softmax_scale() const;
+  // Of one token's latents, R + P channels over all layers; an indexer's or linear attention's memory comes on top.
+  std::int64_t latent_bytes_bf16() const { return 2 * latent_layers * (kv_lora_rank + qk_rope_head_dim); }
 };
 
 // Fails where the model is of no family that is known, where nothing but a fault of its config keeps it from being run

@@ -98,9 +98,28 @@ TEST(Inspect, TheDemo) {
   EXPECT_GT(j["weight_bytes"]["bf16"].get<std::int64_t>(), 12'572'152 - 200'000);
 }
 
+// A model that can't be run: its attention is shown, and why not.
+TEST(Inspect, AnOutlineOfWhatCannotBeRun) {
+  const TempDir dir;
+  Json config = DeepSeekV3();
+  config["model_type"] = "deepseek_v32";
+  config["index_topk"] = 2048;
+  const std::string path = dir.Write("config.json", config.dump());
+  const Json j = InspectJson(path);
+  EXPECT_NEAR(j["softmax_scale"]["value"].get<double>(), 0.13523, 5e-6);
+  EXPECT_EQ(j["can_be_run"], false);
+  EXPECT_EQ(j["latent_bytes_per_token_bf16"], 70272);
+  const ProcessResult text = Mla({"inspect", path});
+  EXPECT_NE(text.out.find("0.13523 = (128 + 64)^-1/2"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("no: a sparse-attention indexer"), std::string::npos) << text.out;
+  dir.Write("model.safetensors", "");  // with weights beside it, it is a model that was meant to be run
+  ExpectOneLine(Mla({"run", dir.path(), "--ids", "1"}), {"model_type", "deepseek_v32"});
+  EXPECT_EQ(Mla({"inspect", dir.path()}).exit_code, 1);
+}
+
 TEST(Inspect, WhatIsRefusedIsNamed) {
-  const std::vector<std::pair<std::string, Json>> faults = {{"scoring_func", "softmax"},
-                                                            {"topk_method", "greedy"},
+  const std::vector<std::pair<std::string, Json>> faults = {{"scoring_func", "tanh"},
+                                                            {"topk_method", "best"},
                                                             {"model_type", "gpt2"},
                                                             {"quantization_config", {{"quant_method", "fp8"}}}};
   for (const auto& [key, value] : faults) {

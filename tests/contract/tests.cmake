@@ -1,6 +1,8 @@
 mla_test(contract config)
+mla_test(contract families)
 mla_test(contract config_quant)
 mla_test(contract generation)
+mla_test(contract published)
 mla_test(contract scales)
 mla_test(contract tensors)
 mla_test(contract tiny_checkpoint)
