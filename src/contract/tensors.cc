@@ -88,7 +88,7 @@ class LayerTable {
 
   void Moe(const MoeConfig& moe) {
     Add("mlp.gate.weight", {moe.n_routed_experts, config_.hidden_size});
-    Add("mlp.gate.e_score_correction_bias", {moe.n_routed_experts});
+    if (moe.topk_method == TopkMethod::kNoauxTc) Add("mlp.gate.e_score_correction_bias", {moe.n_routed_experts});
     for (std::int64_t e = 0; e < moe.n_routed_experts; ++e) {
       Mlp(fmt::format("mlp.experts.{}.", e), moe.moe_intermediate_size, e);
     }

@@ -151,7 +151,9 @@ MoeWeights Loader::Moe(const std::string& at) const {
   const contract::MoeConfig& moe = *config_.moe;
   MoeWeights w;
   w.gate = Weight(at + "gate", moe.n_routed_experts, config_.hidden_size);
-  w.e_score_correction_bias = Vector(at + "gate.e_score_correction_bias", moe.n_routed_experts);
+  if (moe.topk_method == contract::TopkMethod::kNoauxTc) {
+    w.e_score_correction_bias = Vector(at + "gate.e_score_correction_bias", moe.n_routed_experts);
+  }
   for (std::int64_t e = 0; e < moe.n_routed_experts; ++e) {
     w.experts.push_back(Mlp(fmt::format("{}experts.{}.", at, e), moe.moe_intermediate_size));
   }

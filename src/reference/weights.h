@@ -33,7 +33,7 @@ struct MlpWeights {
 
 struct MoeWeights {
   Matrix gate;                                  // [experts, hidden]: the centroids e_i
-  std::vector<double> e_score_correction_bias;  // [experts]
+  std::vector<double> e_score_correction_bias;  // [experts]; empty unless noaux_tc
   std::vector<MlpWeights> experts;
   std::optional<MlpWeights> shared_experts;  // all shared experts side by side, as one
 };
