@@ -1,6 +1,8 @@
 // RopeTable against float64, far out; YaRN against DeepSeek-V3's published parameters; the two layouts against each
 // other.
 #include <cmath>
+#include <cstdint>
+#include <set>
 
 #include <gtest/gtest.h>
 
@@ -106,6 +108,81 @@ TEST(Rope, MatchesFloat64UnderYarn) {
   spec.mscale_all_dim = 1.2;
   ExpectMatches(spec, (0.1 * 0.707 * std::log(40.0) + 1) / (0.1 * 1.2 * std::log(40.0) + 1));
 }
+
+RopeSpec Longrope() {
+  RopeSpec spec = Plain(RopeLayout::kHalfSplit, 8);
+  spec.scaling = RopeScaling::kLongrope;
+  spec.original_max_position_embeddings = 256;
+  spec.short_factor = {1, 1.25, 2, 4};
+  spec.long_factor = {3, 5, 7, 11};
+  spec.attention_factor = 1.125;
+  return spec;
+}
+
+// The context that is served picks the factors, for every position alike: a key that was cached early can't change its
+// angle when the sequence grows.
+TEST(Rope, LongropeFollowsTheContextServed) {
+  const RopeSpec spec = Longrope();
+  for (const std::int64_t context : {256, 257}) {
+    Result<RopeTable> table = RopeTable::Create(spec, context);
+    ASSERT_TRUE(table.ok());
+    for (const std::int64_t p : {0, 1, 200, 255}) {
+      for (std::int64_t pair = 0; pair < 4; ++pair) {
+        const auto at = static_cast<std::size_t>(pair);
+        std::vector<float> x(8, 0.0F);
+        x[at] = 1;
+        table->Rotate(x.data(), p);
+        const double factor = (context > 256 ? spec.long_factor : spec.short_factor)[at];
+        const double angle = static_cast<double>(p) * std::pow(10000.0, -static_cast<double>(pair) / 4) / factor;
+        EXPECT_NEAR(x[at], 1.125 * std::cos(angle), 2e-7) << context << " " << p << " " << pair;
+        EXPECT_NEAR(x[at + 4], 1.125 * std::sin(angle), 2e-7) << context << " " << p << " " << pair;
+      }
+    }
+  }
+}
+
+TEST(Rope, FingerprintsDifferWhereRowsWould) {
+  std::set<std::uint64_t> seen;
+  const auto fresh = [&](const RopeSpec& spec, std::int64_t context) {
+    return seen.insert(RopeFingerprint(spec, context)).second;
+  };
+  RopeSpec spec = DeepSeekV3();
+  EXPECT_TRUE(fresh(spec, 4096));
+  EXPECT_FALSE(fresh(spec, 163840));  // yarn does not follow the context
+  const auto changed = [&](auto change) {
+    RopeSpec other = DeepSeekV3();
+    change(other);
+    return fresh(other, 4096);
+  };
+  EXPECT_TRUE(changed([](RopeSpec& s) { s.layout = RopeLayout::kHalfSplit; }));
+  EXPECT_TRUE(changed([](RopeSpec& s) { s.layout = RopeLayout::kNone; }));
+  EXPECT_TRUE(changed([](RopeSpec& s) { s.dim = 32; }));
+  EXPECT_TRUE(changed([](RopeSpec& s) { s.theta = 50000; }));
+  EXPECT_TRUE(changed([](RopeSpec& s) { s.scaling = RopeScaling::kNone; }));
+  EXPECT_TRUE(changed([](RopeSpec& s) { s.factor = 32; }));
+  EXPECT_TRUE(changed([](RopeSpec& s) { s.original_max_position_embeddings = 8192; }));
+  EXPECT_TRUE(changed([](RopeSpec& s) { s.beta_fast = 31; }));
+  EXPECT_TRUE(changed([](RopeSpec& s) { s.beta_slow = 2; }));
+  EXPECT_TRUE(changed([](RopeSpec& s) { s.mscale = 0.5; }));
+  EXPECT_TRUE(changed([](RopeSpec& s) { s.mscale_all_dim = 0.5; }));
+  // What a scaling does not use says nothing.
+  RopeSpec plain = Plain(RopeLayout::kInterleaved, 64);
+  EXPECT_EQ(RopeFingerprint(plain, 1), RopeFingerprint(plain, 1 << 20));
+  const std::uint64_t before = RopeFingerprint(plain, 1);
+  plain.factor = 40;
+  EXPECT_EQ(RopeFingerprint(plain, 1), before);
+
+  EXPECT_TRUE(fresh(Longrope(), 256));
+  EXPECT_FALSE(fresh(Longrope(), 1));
+  EXPECT_TRUE(fresh(Longrope(), 257));
+  EXPECT_FALSE(fresh(Longrope(), 100000));
+  RopeSpec longer = Longrope();
+  longer.attention_factor = 1;
+  EXPECT_TRUE(fresh(longer, 256));
+}
+
+// The value is the same on every machine: it goes wherever cache rows go.
+TEST(Rope, FingerprintIsFixed) { EXPECT_EQ(RopeFingerprint(DeepSeekV3(), 4096), 0x6b9d80e3bc05c5abULL); }
 
 // Numbers worked out by hand from DeepSeek-V3's config: the ramp runs from pair 10 to pair 23.
 // ln(4096 / (32 2 pi)) 32 / ln 10000 = 10.47, and ln(4096 / (2 pi)) 32 / ln 10000 = 22.51.
