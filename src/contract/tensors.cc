@@ -163,9 +163,11 @@ Totals CountAll(const ModelConfig& config) {
     }
   };
   add(OpeningTensors(config), 1, false);
-  // Of the embedding one row is read; where the table is the head too, all of it, and the row once more.
-  totals.active.Add(config.hidden_size);
-  if (!config.tie_word_embeddings) totals.active.Add({config.vocab_size, config.hidden_size}, -1);
+  // Of the embedding one row is read; where the table is the head too, all of it.
+  if (!config.tie_word_embeddings) {
+    totals.active.Add(config.hidden_size);
+    totals.active.Add({config.vocab_size, config.hidden_size}, -1);
+  }
   const std::int64_t layers = config.num_hidden_layers;
   const std::int64_t all_layers = layers + config.num_nextn_predict_layers;
   std::int64_t count[2][2] = {};  // [mtp][moe]

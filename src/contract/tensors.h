@@ -41,8 +41,8 @@ Status RequireTensors(const ModelConfig& config, const io::Checkpoint& checkpoin
 
 struct ParameterCount {
   std::int64_t total = 0;  // of the main model
-  std::int64_t active =
-      0;                 // read for one token: top-k experts of each MoE layer; one embedding row counts as hidden_size
+  // Read for one token: the top-k experts of each MoE layer; of an embedding that is not the head too, one row.
+  std::int64_t active = 0;
   std::int64_t mtp = 0;  // of MTP layers, in addition
 };
 ParameterCount CountParameters(const ModelConfig& config);
