@@ -120,6 +120,8 @@ struct Checkpoint::Impl {
 
   Status Add(const std::string& folder, const std::string& name);
   Status Sort(const std::string& folder);
+  // The file that holds these bytes; nullptr for none.
+  const MappedFile* FileOf(std::span<const std::byte> part) const;
 };
 
 Status Checkpoint::Impl::Add(const std::string& folder, const std::string& name) {
@@ -151,6 +153,16 @@ Status Checkpoint::Impl::Sort(const std::string& folder) {
     }
   }
   return {};
+}
+
+const MappedFile* Checkpoint::Impl::FileOf(std::span<const std::byte> part) const {
+  for (const MappedFile& file : files) {
+    const std::span<const std::byte> all = file.bytes();
+    const std::less_equal<> before;
+    if (before(all.data(), part.data()) && before(part.data() + part.size(), all.data() + all.size())) return &file;
+  }
+  MLA_CHECK(part.empty());  // a tensor of another checkpoint
+  return nullptr;
 }
 
 Result<Checkpoint> Checkpoint::Open(const std::string& path) {
@@ -192,16 +204,15 @@ const Tensor* Checkpoint::Find(std::string_view name) const {
 
 std::int64_t Checkpoint::file_bytes() const { return impl_->bytes; }
 
+void Checkpoint::Prefetch(const Tensor& tensor, std::int64_t begin, std::int64_t end) const {
+  MLA_CHECK(begin >= 0 && begin <= end && end <= tensor.bytes);
+  const std::span<const std::byte> part(tensor.data + begin, static_cast<std::size_t>(end - begin));
+  if (const MappedFile* file = impl_->FileOf(part)) file->Prefetch(part);
+}
+
 void Checkpoint::Drop(const Tensor& tensor) const {
   const std::span<const std::byte> part(tensor.data, static_cast<std::size_t>(tensor.bytes));
-  for (const MappedFile& file : impl_->files) {
-    const std::span<const std::byte> all = file.bytes();
-    const std::less_equal<> before;
-    if (before(all.data(), part.data()) && before(part.data() + part.size(), all.data() + all.size())) {
-      return file.Drop(part);
-    }
-  }
-  MLA_CHECK(tensor.bytes == 0);  // a tensor of another checkpoint
+  if (const MappedFile* file = impl_->FileOf(part)) file->Drop(part);
 }
 
 }  // namespace mla::io

@@ -52,6 +52,10 @@ class Checkpoint {
   // Bytes of all files.
   std::int64_t file_bytes() const;
 
+  // Hint: bytes [begin, end) of this tensor will be read soon. The system reads them meanwhile. Safe from several
+  // threads.
+  void Prefetch(const Tensor& tensor, std::int64_t begin, std::int64_t end) const;
+
   // Hint: the pages of this tensor's bytes won't be read again soon. They may be dropped from memory, and are read
   // back from the file if touched. Safe from several threads.
   void Drop(const Tensor& tensor) const;

@@ -103,6 +103,15 @@ MappedFile::~MappedFile() {
   if (data_ != nullptr) ::munmap(data_, size_);
 }
 
+void MappedFile::Prefetch(std::span<const std::byte> part) const {
+  if (part.empty()) return;
+  MLA_CHECK(part.data() >= data_ && part.data() + part.size() <= data_ + size_);
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = static_cast<std::size_t>(part.data() - data_);
+  const std::size_t first = begin / page * page;
+  static_cast<void>(::madvise(data_ + first, begin + part.size() - first, MADV_WILLNEED));
+}
+
 void MappedFile::Drop(std::span<const std::byte> part) const {
   if (part.empty()) return;
   MLA_CHECK(part.data() >= data_ && part.data() + part.size() <= data_ + size_);

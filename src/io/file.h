@@ -53,6 +53,8 @@ class MappedFile {
   ~MappedFile();
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
+  // Has the system read `part`, which lies in bytes(), while the caller goes on. Only a hint.
+  void Prefetch(std::span<const std::byte> part) const;
   // Drops the whole pages inside `part`, which lies in bytes(), from this process's memory.
   void Drop(std::span<const std::byte> part) const;
 

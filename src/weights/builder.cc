@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 #include "base/check.h"
 #include "base/fp8.h"
@@ -10,20 +11,35 @@
 namespace mla::weights {
 namespace {
 
-constexpr std::int64_t kPanelsPerTask = 4;
 constexpr std::int64_t kRowsPerTask = 64;
+static_assert(kRowsPerTask % ops::kPanel == 0);
+// Of a source, between two looks at what to read next; progress is told as often.
+constexpr std::int64_t kPieceBytes = std::int64_t{16} << 20;
+
+bool HasNan(const ops::MatrixSource& source, std::int64_t begin, std::int64_t end, std::int64_t columns) {
+  return source.dtype == DType::kF8E4M3 && HasNanE4M3(source.data + begin * columns, (end - begin) * columns);
+}
 
 }  // namespace
 
-Builder::Builder(WeightDType keep, Buffer& arena, const contract::ModelConfig& config, const io::Checkpoint& checkpoint,
-                 Executor& executor, const Progress& progress)
-    : keep_(keep),
+Builder::Builder(const Builder& counting, Buffer& arena, const contract::ModelConfig& config,
+                 const io::Checkpoint& checkpoint, Executor& executor, const Progress& progress)
+    : keep_(counting.keep_),
       carver_(arena),
       config_(&config),
       checkpoint_(&checkpoint),
       executor_(&executor),
-      progress_(&progress) {
-  for (const io::Tensor& tensor : checkpoint.tensors()) total_ += tensor.bytes;
+      progress_(&progress),
+      ahead_(std::in_place, checkpoint, counting.names_,
+             [&checkpoint](const io::Tensor& tensor, std::int64_t begin, std::int64_t end) {
+               checkpoint.Prefetch(tensor, begin, end);
+             }) {
+  ahead_->Advance(0);
+}
+
+bool Builder::Loads(const std::string& name) {
+  if (checkpoint_ == nullptr) names_.push_back(name);
+  return checkpoint_ != nullptr && status_.ok();
 }
 
 const io::Tensor& Builder::Fetch(const std::string& name) const {
@@ -32,43 +48,52 @@ const io::Tensor& Builder::Fetch(const std::string& name) const {
   return *tensor;
 }
 
-ops::MatrixSource Builder::SourceOf(const io::Tensor& tensor, std::int64_t columns) {
-  if (const auto fault = contract::ScaleValueFault(*config_, tensor, *checkpoint_)) status_ = Error{*fault};
-  return ops::MatrixSource::Dense(tensor.dtype, tensor.data, columns,
-                                  contract::ScalesOf(*config_, tensor, *checkpoint_));
+Result<ops::MatrixSource> Builder::SourceOf(const io::Tensor& tensor, std::int64_t columns) {
+  if (const auto fault = contract::ScaleValueFault(*config_, tensor, *checkpoint_)) return Error{*fault};
+  const BlockScales scales = contract::ScalesOf(*config_, tensor, *checkpoint_);
+  if (scales.data != nullptr) Read(Fetch(contract::ScaleName(tensor.name)).bytes);
+  return ops::MatrixSource::Dense(tensor.dtype, tensor.data, columns, scales);
 }
 
-bool Builder::HasNan(const ops::MatrixSource& source, std::int64_t begin, std::int64_t end, std::int64_t columns) {
-  return source.dtype == DType::kF8E4M3 && begin < end &&
-         HasNanE4M3(source.data + begin * columns, (end - begin) * columns);
+void Builder::Read(std::int64_t bytes) {
+  read_ += bytes;
+  ahead_->Advance(read_);
+  if (*progress_) (*progress_)(read_, ahead_->bytes());
 }
 
-void Builder::Done(const io::Tensor& tensor) {
-  std::int64_t bytes = tensor.bytes;
+template <class Work>
+void Builder::ForRows(const io::Tensor& tensor, std::int64_t first, std::int64_t rows, const Work& work) {
+  const std::int64_t row_bytes = tensor.bytes / rows;
+  const std::int64_t piece = std::max<std::int64_t>(1, kPieceBytes / (kRowsPerTask * row_bytes)) * kRowsPerTask;
+  const std::int64_t last = first + rows;
+  for (std::int64_t begin = first / kRowsPerTask * kRowsPerTask; begin < last; begin += piece) {
+    const std::int64_t end = std::min(last, begin + piece);
+    ParallelFor(*executor_, (end - begin + kRowsPerTask - 1) / kRowsPerTask, [&](std::int64_t task, int /*worker*/) {
+      const std::int64_t row = begin + task * kRowsPerTask;
+      work(std::max(first, row), std::min(end, row + kRowsPerTask));
+    });
+    Read((end - std::max(first, begin)) * row_bytes);
+  }
   checkpoint_->Drop(tensor);
-  if (tensor.dtype == DType::kF8E4M3) bytes += Fetch(contract::ScaleName(tensor.name)).bytes;
-  read_ = std::min(total_, read_ + bytes);  // tied embeddings are read twice
-  if (*progress_) (*progress_)(read_, total_);
 }
 
 const float* Builder::Vector(const std::string& name, std::int64_t n) {
   auto* out = carver_.Take<float>(n);
-  if (!loading()) return out;
+  if (!Loads(name)) return out;
   const io::Tensor& tensor = Fetch(name);
-  ops::ReadRow(SourceOf(tensor, n), 0, n, out);
-  Done(tensor);
+  ops::ReadRow({tensor.dtype, tensor.data, n, 1}, 0, n, out);
+  Read(tensor.bytes);
   return out;
 }
 
 Embedding Builder::Table(const std::string& name, std::int64_t rows, std::int64_t columns) {
   const std::int64_t width = keep_ == WeightDType::kF32 ? 4 : 2;
   auto* out = carver_.Take<std::byte>(rows * columns * width);
-  if (!loading()) return {keep_, columns, out};
+  if (!Loads(name)) return {keep_, columns, out};
   const io::Tensor& tensor = Fetch(name);
-  const ops::MatrixSource source = SourceOf(tensor, columns);
-  ParallelFor(*executor_, (rows + kRowsPerTask - 1) / kRowsPerTask, [&](std::int64_t task, int /*worker*/) {
-    const std::int64_t end = std::min(rows, (task + 1) * kRowsPerTask);
-    for (std::int64_t row = task * kRowsPerTask; row < end; ++row) {
+  const ops::MatrixSource source{tensor.dtype, tensor.data, columns, 1};
+  ForRows(tensor, 0, rows, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
       if (keep_ == WeightDType::kF32) {
         ops::ReadRow(source, row, columns, reinterpret_cast<float*>(out) + row * columns);
       } else {
@@ -76,7 +101,6 @@ Embedding Builder::Table(const std::string& name, std::int64_t rows, std::int64_
       }
     }
   });
-  Done(tensor);
   return {keep_, columns, out};
 }
 
@@ -90,47 +114,42 @@ ops::PackedMatrix Builder::Matrix(std::initializer_list<Source> sources, std::in
   matrix.data = carver_.Take<std::byte>(matrix.bytes());
   std::int64_t first_row = 0;
   for (const Source& source : sources) {
-    if (!loading()) break;
-    PackInto(matrix, Fetch(source.name), first_row, source.rows);
+    if (Loads(source.name)) status_ = PackInto(matrix, Fetch(source.name), first_row, source.rows);
     first_row += source.rows;
   }
   return matrix;
 }
 
-void Builder::PackInto(const ops::PackedMatrix& matrix, const io::Tensor& tensor, std::int64_t first_row,
-                       std::int64_t rows) {
-  const ops::MatrixSource source = SourceOf(tensor, matrix.k);
-  if (!status_.ok()) return;
-  const std::int64_t first_panel = first_row / ops::kPanel;
-  const std::int64_t panels = ops::Panels(first_row + rows) - first_panel;
+Status Builder::PackInto(const ops::PackedMatrix& matrix, const io::Tensor& tensor, std::int64_t first_row,
+                         std::int64_t rows) {
+  MLA_ASSIGN_OR_RETURN(const ops::MatrixSource source, SourceOf(tensor, matrix.k));
   std::atomic<bool> nan = false;
-  ParallelFor(*executor_, (panels + kPanelsPerTask - 1) / kPanelsPerTask, [&](std::int64_t task, int /*worker*/) {
-    const std::int64_t begin = first_panel + task * kPanelsPerTask;
-    const std::int64_t end = std::min(first_panel + panels, begin + kPanelsPerTask);
-    const auto row = [&](std::int64_t panel) {
-      return std::clamp<std::int64_t>(panel * ops::kPanel - first_row, 0, rows);
-    };
-    // Beside the packing, while the rows are in cache.
-    if (HasNan(source, row(begin), row(end), matrix.k)) nan = true;
-    ops::PackPanels(source, first_row, rows, matrix, begin, end);
+  ForRows(tensor, first_row, rows, [&](std::int64_t begin, std::int64_t end) {
+    ops::PackPanels(source, first_row, rows, matrix, begin / ops::kPanel, ops::Panels(end));
+    // After the packing, while the rows are in cache.
+    if (HasNan(source, begin - first_row, end - first_row, matrix.k)) nan = true;
   });
-  if (nan) status_ = Error{contract::NanCodeFault(tensor)};
-  Done(tensor);
+  if (nan) return Error{contract::NanCodeFault(tensor)};
+  return {};
 }
 
 std::optional<KvBWeights> Builder::KvB(const std::string& name, const MlaDims& dims) {
   kv_b_bytes_ += KvBWeights::Bytes(dims, keep_);
-  if (!loading()) return std::nullopt;
+  if (!Loads(name)) return std::nullopt;
   const io::Tensor& tensor = Fetch(name);
-  const ops::MatrixSource source = SourceOf(tensor, dims.kv_lora_rank);
-  if (!status_.ok()) return std::nullopt;
-  if (HasNan(source, 0, tensor.shape[0], dims.kv_lora_rank)) {
+  const Result<ops::MatrixSource> source = SourceOf(tensor, dims.kv_lora_rank);
+  if (!source.ok()) {
+    status_ = source.error();
+    return std::nullopt;
+  }
+  if (HasNan(*source, 0, tensor.shape[0], dims.kv_lora_rank)) {
     status_ = Error{contract::NanCodeFault(tensor)};
     return std::nullopt;
   }
   auto packed = KvBWeights::Pack(dims, tensor.dtype, tensor.data, keep_, *executor_,
                                  contract::ScalesOf(*config_, tensor, *checkpoint_));
-  Done(tensor);
+  Read(tensor.bytes);
+  checkpoint_->Drop(tensor);
   if (!packed.ok()) {
     status_ = packed.error();
     return std::nullopt;

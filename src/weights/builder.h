@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/buffer.h"
 #include "contract/config.h"
@@ -15,17 +16,18 @@
 #include "mla/executor.h"
 #include "mla/result.h"
 #include "ops/packed.h"
+#include "weights/read_ahead.h"
 #include "weights/weights.h"
 
 namespace mla::weights {
 
 class Builder {
  public:
-  // Counts bytes; everything handed out is null.
+  // Counts bytes, and notes which tensors are asked for; everything handed out is null.
   explicit Builder(WeightDType keep) : keep_(keep) {}
-  // Fills `arena`, which is as large as a counting builder said. `config` says what fp8 looks like; everything outlives
-  // this.
-  Builder(WeightDType keep, Buffer& arena, const contract::ModelConfig& config, const io::Checkpoint& checkpoint,
+  // Fills `arena`, which is as large as `counting` said, a builder that was asked for the same model. `config` says
+  // what fp8 looks like. Everything outlives this.
+  Builder(const Builder& counting, Buffer& arena, const contract::ModelConfig& config, const io::Checkpoint& checkpoint,
           Executor& executor, const Progress& progress);
 
   // A 1-d tensor, widened to floats.
@@ -49,26 +51,30 @@ class Builder {
   const Status& status() const { return status_; }
 
  private:
-  // Whether there is something to pack.
-  bool loading() const { return checkpoint_ != nullptr && status_.ok(); }
+  // Whether there is something to pack. Where not, the name is noted.
+  bool Loads(const std::string& name);
   const io::Tensor& Fetch(const std::string& name) const;
-  // A tensor [rows, columns] as products read it, its scales checked; records a fault.
-  ops::MatrixSource SourceOf(const io::Tensor& tensor, std::int64_t columns);
-  // The same for its codes, of rows [begin, end): true where one is NaN.
-  static bool HasNan(const ops::MatrixSource& source, std::int64_t begin, std::int64_t end, std::int64_t columns);
+  // A tensor of so many columns as products read it. Fails on scales of fp8 that can't be used.
+  Result<ops::MatrixSource> SourceOf(const io::Tensor& tensor, std::int64_t columns);
   // Packs a tensor's rows from row `first_row` of the matrix on.
-  void PackInto(const ops::PackedMatrix& matrix, const io::Tensor& tensor, std::int64_t first_row, std::int64_t rows);
-  void Done(const io::Tensor& tensor);
+  Status PackInto(const ops::PackedMatrix& matrix, const io::Tensor& tensor, std::int64_t first_row, std::int64_t rows);
+  // Runs work(begin, end) for blocks of [first, first + rows), which begin at multiples of 64, by all workers: the rows
+  // of a tensor in their place. In pieces, with progress after each.
+  template <class Work>
+  void ForRows(const io::Tensor& tensor, std::int64_t first, std::int64_t rows, const Work& work);
+  // So many bytes more were read.
+  void Read(std::int64_t bytes);
 
   WeightDType keep_;
   Carver carver_;
+  std::vector<std::string> names_;
   const contract::ModelConfig* config_ = nullptr;
   const io::Checkpoint* checkpoint_ = nullptr;
   Executor* executor_ = nullptr;
   const Progress* progress_ = nullptr;
+  std::optional<ReadAhead> ahead_;
   std::int64_t kv_b_bytes_ = 0;
   std::int64_t read_ = 0;
-  std::int64_t total_ = 0;
   Status status_;
 };
 

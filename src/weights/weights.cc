@@ -144,7 +144,7 @@ Result<ModelWeights> Load(const contract::ModelConfig& config, const io::Checkpo
   Builder counting(keep);
   Build(counting, config, extras);
   MLA_ASSIGN_OR_RETURN(Buffer arena, Buffer::Allocate(counting.arena_bytes(), "weights"));
-  Builder loading(keep, arena, config, checkpoint, executor, progress);
+  Builder loading(counting, arena, config, checkpoint, executor, progress);
   ModelWeights weights = Build(loading, config, extras);
   if (!loading.status().ok()) return loading.status().error();
   weights.arena = std::move(arena);

@@ -1,1 +1,2 @@
 mla_test(weights weights)
+mla_test(weights read_ahead)
