@@ -417,6 +417,7 @@ std::int64_t Engine::context() const { return impl_->sizes.options.context; }
 std::int64_t Engine::cache_bytes_per_token() const { return impl_->sizes.layout.bytes_per_token(); }
 std::int64_t Engine::free_pages() const { return impl_->pool.free_pages(); }
 const char* Engine::kernels() const { return impl_->transformer->kernels(); }
+const std::vector<RejectedKernels>& Engine::rejected_kernels() const { return impl_->transformer->rejected_kernels(); }
 const EngineOptions& Engine::options() const { return impl_->sizes.options; }
 
 }  // namespace mla
