@@ -17,6 +17,7 @@ using Words = std::vector<std::string>;
 
 std::vector<BpeEntry> Entries(const Words& words) {
   std::vector<BpeEntry> entries;
+  entries.reserve(256 + words.size());
   for (int byte = 0; byte < 256; ++byte) entries.push_back({testing::ByteLetter(byte), byte});
   for (const std::string& word : words) entries.push_back({word, static_cast<std::int32_t>(entries.size())});
   return entries;

@@ -162,7 +162,7 @@ TEST(Pieces, OnlyTheFirstSpaceOfATextIsStripped) {
   const auto tokenizer = Pieces{}.Load();
   ASSERT_TRUE(tokenizer.ok());
   const auto both = [&](const Ids& ids, bool special = false) {
-    const std::string whole = tokenizer->Decode(ids, special);
+    std::string whole = tokenizer->Decode(ids, special);
     EXPECT_EQ(Streamed(*tokenizer, ids, special), whole);
     return whole;
   };
