@@ -1,6 +1,7 @@
 mla_test(contract config)
 mla_test(contract families)
 mla_test(contract config_quant)
+mla_test(contract fp8)
 mla_test(contract generation)
 mla_test(contract published)
 mla_test(contract scales)
