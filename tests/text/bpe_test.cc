@@ -253,8 +253,10 @@ TEST(Bpe, WordsOfCharactersAsAWhole) {
   const Words words = {"a", "b", "c", "ab", "abc", "<unk>"};
   auto bpe = OfCharacters(words, {{"a", "b"}}, {false, "<unk>", false}, true);
   EXPECT_EQ(Parts(bpe, words, "abc"), "abc|");
-  bpe->KeepOutOfWords({4});
+  bpe->KeepOutOfText({4});
   EXPECT_EQ(Parts(bpe, words, "abc"), "ab|c|");
+  bpe->KeepOutOfText({3});
+  EXPECT_EQ(Parts(bpe, words, "abab"), "a|b|a|b|");
 }
 
 // A text without spaces is one word there.
