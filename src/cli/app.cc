@@ -52,6 +52,8 @@ int RunApp(int argc, char** argv) {
   actions.emplace_back("run", AddRun(app, log));
   actions.emplace_back("inspect", AddInspect(app, log));
   actions.emplace_back("perplexity", AddPerplexity(app, log));
+  actions.emplace_back("synth", AddSynth(app, log));
+  actions.emplace_back("permute-rope", AddPermuteRope(app, log));
   actions.emplace_back("kernels", AddKernels(app, log));
   try {
     app.parse(argc, argv);

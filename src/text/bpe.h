@@ -68,9 +68,9 @@ class Bpe {
     std::vector<std::uint64_t> heap;
   };
 
-  // From now on a word that is spelled like one of these entries is not taken for it as a whole: a special token's name
-  // in a user's text is text.
-  void KeepOutOfWords(std::vector<std::int32_t> ids);
+  // From now on no word is one of these entries as a whole, and no merge makes one: a special token's name in a user's
+  // text is text.
+  void KeepOutOfText(std::vector<std::int32_t> ids);
 
   // Appends the ids of a word (at most 2^31 - 1 bytes) in O(n log n).
   void Encode(std::string_view word, Scratch& scratch, std::vector<std::int32_t>& ids) const;
@@ -113,7 +113,7 @@ class Bpe {
   std::vector<std::int32_t> byte_entry_;    // [256], -1 where there is none
   Kind kind_;
   bool whole_words_ = false;
-  std::vector<std::int32_t> not_words_;  // ids, sorted
+  std::vector<std::int32_t> not_from_text_;  // ids, sorted
   // kRanked
   std::unordered_map<std::string_view, std::int32_t> index_;  // of entries_, whose strings don't move
   std::size_t longest_ = 0;

@@ -193,6 +193,7 @@ Result<std::vector<AddedToken>> SpecialTokens(const io::JsonValue& config, std::
     tokens[at] = std::move(token);
   }
   std::vector<const AddedToken*> sorted;
+  sorted.reserve(tokens.size());
   for (const AddedToken& token : tokens) sorted.push_back(&token);
   std::sort(sorted.begin(), sorted.end(), [](const auto* a, const auto* b) { return a->content < b->content; });
   for (std::size_t i = 1; i < sorted.size(); ++i) {

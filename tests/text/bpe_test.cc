@@ -17,6 +17,7 @@ using Words = std::vector<std::string>;
 
 std::vector<BpeEntry> Entries(const Words& words) {
   std::vector<BpeEntry> entries;
+  entries.reserve(256 + words.size());
   for (int byte = 0; byte < 256; ++byte) entries.push_back({testing::ByteLetter(byte), byte});
   for (const std::string& word : words) entries.push_back({word, static_cast<std::int32_t>(entries.size())});
   return entries;
@@ -252,8 +253,10 @@ TEST(Bpe, WordsOfCharactersAsAWhole) {
   const Words words = {"a", "b", "c", "ab", "abc", "<unk>"};
   auto bpe = OfCharacters(words, {{"a", "b"}}, {false, "<unk>", false}, true);
   EXPECT_EQ(Parts(bpe, words, "abc"), "abc|");
-  bpe->KeepOutOfWords({4});
+  bpe->KeepOutOfText({4});
   EXPECT_EQ(Parts(bpe, words, "abc"), "ab|c|");
+  bpe->KeepOutOfText({3});
+  EXPECT_EQ(Parts(bpe, words, "abab"), "a|b|a|b|");
 }
 
 // A text without spaces is one word there.

@@ -63,7 +63,7 @@ void Refused(const Result<Tokenizer>& result, std::string_view expected) {
   const std::string message = result.ok() ? "accepted" : result.error().message;
   EXPECT_NE(message.find(expected), std::string::npos) << "wanted: " << expected << "\nfound:  " << message;
   EXPECT_EQ(message.find('\n'), std::string::npos) << message;
-  EXPECT_EQ(message.rfind("/", 0), 0U) << message;
+  EXPECT_TRUE(message.starts_with('/')) << message;
 }
 
 TEST(TiktokenFile, ReservedAndNamedSpecialTokens) {
@@ -94,7 +94,7 @@ TEST(TiktokenFile, LinesOfOtherForms) {
   EXPECT_TRUE(Load(good, Config()).ok());
   EXPECT_TRUE(Load(good.substr(0, good.size() - 1), Config()).ok());  // no newline at the end
   std::string windows = good + "\n\n";
-  for (std::size_t at = 0; (at = windows.find("\n", at)) != std::string::npos; at += 2) windows.insert(at, "\r");
+  for (std::size_t at = 0; (at = windows.find('\n', at)) != std::string::npos; at += 2) windows.insert(at, "\r");
   EXPECT_TRUE(Load(windows, Config()).ok());
   const std::string expected =
       "/tiktoken.model: line 257: expected a token in base64, a space and a rank below 16777216";
@@ -206,9 +206,8 @@ TEST(TiktokenFile, LongTextsOfOneKind) {
 TEST(TiktokenFile, OnlySentencepiecesFile) {
   const testing::TempDir dir;
   dir.Write("tokenizer.model", "\x0a\x0b");
-  Refused(
-      Tokenizer::Load(dir.path()),
-      "/tokenizer.model: expected a tokenizer.json or tiktoken.model beside it, found neither; a tokenizer.json can");
+  Refused(Tokenizer::Load(dir.path()),
+          "/tokenizer.model: expected a tokenizer.json or tiktoken.model beside it, found neither; transformers, with");
 }
 
 }  // namespace
