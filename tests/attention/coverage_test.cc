@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "attention/harness.h"
+#include "testing/models.h"
 
 namespace mla::testing {
 namespace {
@@ -23,6 +24,8 @@ class EveryTable : public ::testing::TestWithParam<std::int64_t> {
     const TestWeights weights = RandomWeights(dims, keep, rng_);
     std::vector<TestSequence> sequences;
     for (const std::int64_t keys : {0, 1, 63, 64, 65, 1023, 1024, 1025}) {
+      // The oracle is slow under sanitizers. What many heads add to a border is seen at 1,025 keys as well.
+      if (kUnderSanitizer && GetParam() > 20 && (keys == 1023 || keys == 1024)) continue;
       for (const std::int64_t rows : {0, 1, 3}) {
         if (rows > keys || (rows == 0 && keys > 1)) continue;
         sequences.push_back(RandomSequence(dims, rows, keys, Form::kMha, rng_));

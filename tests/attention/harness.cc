@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <numeric>
 
@@ -229,10 +230,19 @@ struct Head {
   std::vector<double> k, v, k_abs, v_abs;  // k [S, N + P], v [S, V]
 };
 
-Head ExpandHead(const TestWeights& w, const TestSequence& s, DType dtype, std::int64_t head) {
+// A sequence's cache rows as they are stored.
+struct StoredRows {
+  std::vector<double> latent, rope;
+  StoredRows(const TestSequence& s, DType dtype) {
+    const auto stored = [&](float x) { return static_cast<double>(dtype == DType::kBF16 ? RoundToBf16(x) : x); };
+    std::transform(s.latent.begin(), s.latent.end(), std::back_inserter(latent), stored);
+    std::transform(s.rope.begin(), s.rope.end(), std::back_inserter(rope), stored);
+  }
+};
+
+Head ExpandHead(const TestWeights& w, const StoredRows& rows, std::int64_t keys, std::int64_t head) {
   const MlaDims& d = w.dims;
   const std::int64_t n = d.qk_nope_head_dim;
-  const auto stored = [&](float x) { return static_cast<double>(dtype == DType::kBF16 ? RoundToBf16(x) : x); };
   std::vector<double> weight(static_cast<std::size_t>((n + d.v_head_dim) * d.kv_lora_rank));
   for (std::int64_t o = 0; o < n + d.v_head_dim; ++o) {
     for (std::int64_t r = 0; r < d.kv_lora_rank; ++r) {
@@ -240,17 +250,14 @@ Head ExpandHead(const TestWeights& w, const TestSequence& s, DType dtype, std::i
     }
   }
   Head out;
-  std::vector<double> c(static_cast<std::size_t>(d.kv_lora_rank));
-  for (std::int64_t j = 0; j < s.keys; ++j) {
-    for (std::int64_t r = 0; r < d.kv_lora_rank; ++r) {
-      c[static_cast<std::size_t>(r)] = stored(s.latent[static_cast<std::size_t>(j * d.kv_lora_rank + r)]);
-    }
+  for (std::int64_t j = 0; j < keys; ++j) {
+    const double* c = rows.latent.data() + j * d.kv_lora_rank;
     for (std::int64_t o = 0; o < n + d.v_head_dim; ++o) {
       double sum = 0;
       double abs = 0;
+      const double* row = weight.data() + o * d.kv_lora_rank;
       for (std::int64_t r = 0; r < d.kv_lora_rank; ++r) {
-        const double product =
-            weight[static_cast<std::size_t>(o * d.kv_lora_rank + r)] * c[static_cast<std::size_t>(r)];
+        const double product = row[r] * c[r];
         sum += product;
         abs += std::abs(product);
       }
@@ -258,7 +265,7 @@ Head ExpandHead(const TestWeights& w, const TestSequence& s, DType dtype, std::i
       (o < n ? out.k_abs : out.v_abs).push_back(abs);
     }
     for (std::int64_t p = 0; p < d.qk_rope_head_dim; ++p) {
-      const double x = stored(s.rope[static_cast<std::size_t>(j * d.qk_rope_head_dim + p)]);
+      const double x = rows.rope[static_cast<std::size_t>(j * d.qk_rope_head_dim + p)];
       out.k.push_back(x);
       out.k_abs.push_back(std::abs(x));
     }
@@ -345,8 +352,9 @@ Expected Oracle(const TestWeights& weights, const TestSequence& sequence, DType 
   e.out_bound.resize(e.out.size());
   e.lse.resize(static_cast<std::size_t>(sequence.rows * h));
   e.lse_bound.resize(e.lse.size());
+  const StoredRows rows(sequence, cache_dtype);
   for (std::int64_t head = 0; head < h; ++head) {
-    const Head expanded = ExpandHead(weights, sequence, cache_dtype, head);
+    const Head expanded = ExpandHead(weights, rows, sequence.keys, head);
     for (std::int64_t t = 0; t < sequence.rows; ++t) {
       const std::int64_t at = t * h + head;
       const Row row = OracleRow(d, expanded, sequence.q.data() + at * width, sequence.keys - sequence.rows + t + 1,
