@@ -104,7 +104,7 @@ std::string CheckCase(GemmFn gemm, const Product& p, const void* panels, const G
 std::string CheckGemm(GemmFn gemm, const Product& p, const void* panels) {
   for (const std::int64_t rows : {1, 2, 3, 4, 5, 6, 13}) {
     for (const bool add : {false, true}) {
-      const std::string fault = CheckCase(gemm, p, panels, {0, rows, 0, add, -1.5F, nullptr, nullptr});
+      std::string fault = CheckCase(gemm, p, panels, {0, rows, 0, add, -1.5F, nullptr, nullptr});
       if (!fault.empty()) return fault;
     }
   }
@@ -116,7 +116,7 @@ std::string CheckGemm(GemmFn gemm, const Product& p, const void* panels) {
     y_rows[static_cast<std::size_t>(r)] = (r * 8 + 1) % kRows;
   }
   for (const bool add : {false, true}) {
-    const std::string fault = CheckCase(gemm, p, panels, {2, 12, 1, add, 1, x_rows.data(), y_rows.data()});
+    std::string fault = CheckCase(gemm, p, panels, {2, 12, 1, add, 1, x_rows.data(), y_rows.data()});
     if (!fault.empty()) return fault;
   }
   return "";
@@ -160,7 +160,7 @@ std::string CheckRmsNorm(const OpKernels& kernels, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) exact[i] = static_cast<double>(x[i]) / root * static_cast<double>(weight[i]);
   Row apart;
   apart.fill(kNan);
-  const std::string fault = CheckRow(n, apart, exact, 8, [&](float* y, std::int64_t count) {
+  std::string fault = CheckRow(n, apart, exact, 8, [&](float* y, std::int64_t count) {
     kernels.rms_norm(x.data(), weight.data(), eps, y, count);
   });
   if (!fault.empty()) return fault;
@@ -180,7 +180,7 @@ std::string CheckSiluMul(const OpKernels& kernels, std::size_t n) {
   }
   Row apart;
   apart.fill(kNan);
-  const std::string fault = CheckRow(
+  std::string fault = CheckRow(
       n, apart, exact, 8, [&](float* y, std::int64_t count) { kernels.silu_mul(gate.data(), up.data(), y, count); });
   if (!fault.empty()) return fault;
   return CheckRow(n, gate, exact, 8, [&](float* y, std::int64_t count) { kernels.silu_mul(y, up.data(), y, count); });
@@ -198,7 +198,7 @@ std::string CheckAddScaled(const OpKernels& kernels, std::size_t n) {
 
 template <class Check>
 std::string BothLengths(const OpKernels& kernels, Check check) {
-  const std::string fault = check(kernels, 5);
+  std::string fault = check(kernels, 5);
   return fault.empty() ? check(kernels, kLong) : fault;
 }
 

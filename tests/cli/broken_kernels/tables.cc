@@ -27,7 +27,8 @@ OpKernels Broken(OpKernels table) {
 
 }  // namespace
 
-// Mangled names of mla::attention::kAttentionAvx512 and mla::ops::kOpsAvx2.
+// The linker's names: of mla::attention::kAttentionAvx512 and mla::ops::kOpsAvx2, mangled.
+// NOLINTBEGIN(bugprone-reserved-identifier)
 extern "C" {
 extern const AttentionKernels __real__ZN3mla9attention16kAttentionAvx512E;
 extern const OpKernels __real__ZN3mla3ops8kOpsAvx2E;
@@ -37,6 +38,7 @@ const AttentionKernels __wrap__ZN3mla9attention16kAttentionAvx512E =
     Broken(__real__ZN3mla9attention16kAttentionAvx512E);
 const OpKernels __wrap__ZN3mla3ops8kOpsAvx2E = Broken(__real__ZN3mla3ops8kOpsAvx2E);
 }
+// NOLINTEND(bugprone-reserved-identifier)
 
 namespace {
 
