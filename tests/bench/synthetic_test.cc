@@ -467,7 +467,7 @@ TEST(Synthetic, EveryTokenCounts) {
     const std::string out = dir.File("out" + std::to_string(static_cast<int>(dtype)));
     Write(Need(PlanSynthetic(options, kOneFile)), out);
     const auto model =
-        Need(reference::ReferenceModel::Load(Need(contract::LoadConfig(out)), Need(io::Checkpoint::Open(out))));
+        Need(reference::ReferenceModel::Load(Need(contract::LoadConfig(out)), Need(io::Checkpoint::Open(out)), 48));
     std::vector<std::int32_t> ids(48);
     std::iota(ids.begin(), ids.end(), 10);
     const auto last = [&] {

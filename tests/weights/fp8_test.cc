@@ -94,7 +94,8 @@ TEST(Fp8Weights, TheReferenceReadsTheSameNumbers) {
     std::vector<std::vector<double>> logits;
     for (const char* name : {"fp8", "wide"}) {
       const Opened opened = Open(dir.File(name));
-      const auto model = Need(reference::ReferenceModel::Load(opened.config, opened.checkpoint));
+      const auto model = Need(
+          reference::ReferenceModel::Load(opened.config, opened.checkpoint, opened.config.max_position_embeddings));
       auto state = model.NewState();
       std::vector<double> hidden;
       logits.push_back(model.Append(state, ids, &hidden));
@@ -155,7 +156,8 @@ class Patch {
 void ExpectRefused(const std::string& dir, const std::vector<std::string>& parts) {
   const Opened opened = Open(dir);
   const Result<ModelWeights> weights = LoadAll(opened, WeightDType::kBF16);
-  const auto model = reference::ReferenceModel::Load(opened.config, opened.checkpoint);
+  const auto model =
+      reference::ReferenceModel::Load(opened.config, opened.checkpoint, opened.config.max_position_embeddings);
   ASSERT_FALSE(weights.ok());
   ASSERT_FALSE(model.ok());
   for (const std::string& part : parts) {
