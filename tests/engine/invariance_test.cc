@@ -29,10 +29,9 @@ const std::vector<Case> kCases = {{"demo", DType::kBF16},
                                   {"experts", DType::kF32},
                                   {"odd", DType::kBF16},
                                   {"half_split", DType::kF32},
-                                  // Scaled residuals and longrope; softmax within groups; fp8.
+                                  // Scaled residuals and longrope; softmax within groups.
                                   {"minicpm3_stretched", DType::kBF16},
-                                  {"deepseek_v2", DType::kF32},
-                                  {"fp8", DType::kBF16}};
+                                  {"deepseek_v2", DType::kF32}};
 
 Model Make(const std::string& name) {
   if (name == "experts") return TinyModel(TinyOptions{}, 3);
