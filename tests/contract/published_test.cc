@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "contract/config.h"
+#include "contract/families.h"
 #include "contract/outline.h"
 #include "contract/tensors.h"
 
@@ -95,6 +96,15 @@ TEST(Published, ParametersAreAsPublished) {
     const Result<ModelConfig> config = LoadConfig(Runnable(name));
     ASSERT_TRUE(config.ok()) << config.error().message;
     EXPECT_NEAR(static_cast<double>(CountParameters(*config).total) / 1e9, total, 0.01 * total) << name;
+  }
+}
+
+// A family that can be run has no row of the others' table: that row's blocker would win.
+TEST(Outline, NoFamilyIsInBothTables) {
+  for (const Family& family : Families()) {
+    const auto outline = ParseOutline(R"({"model_type": ")" + std::string(family.model_type) + "\"}", "x");
+    ASSERT_FALSE(outline.ok()) << family.model_type;
+    EXPECT_THAT(outline.error().message, HasSubstr("of a family that can be run"));
   }
 }
 
