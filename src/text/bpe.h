@@ -42,7 +42,7 @@ class Bpe {
   // kLongestRanked bytes.
   static Result<Bpe> MakeRanked(std::vector<BpeEntry> entries, std::string_view where);
   // A look-up costs its length. The longest token of published files has some hundred bytes.
-  static constexpr std::size_t kLongestRanked = 4096;
+  static constexpr std::size_t kLongestRanked = 512;
 
   // What becomes of a character that is no entry.
   struct UnknownCharacters {
@@ -72,7 +72,8 @@ class Bpe {
   // text is text.
   void KeepOutOfText(std::vector<std::int32_t> ids);
 
-  // Appends the ids of a word (at most 2^31 - 1 bytes) in O(n log n).
+  // Appends the ids of a word (at most 2^31 - 1 bytes) in O(n log n), times the length of a
+  // token where ranks are ids.
   void Encode(std::string_view word, Scratch& scratch, std::vector<std::int32_t>& ids) const;
 
   // The id of that spelling, or -1.

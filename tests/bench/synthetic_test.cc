@@ -177,6 +177,7 @@ TEST(SyntheticConfig, FewerExpertsStayConsistent) {
     EXPECT_EQ(json["num_experts_per_tok"], chosen) << experts;
     EXPECT_EQ(json["n_group"], groups) << experts;
     EXPECT_EQ(json["topk_group"], best) << experts;
+    EXPECT_EQ(json["norm_topk_prob"], chosen > 1) << experts;
   }
   TinyOptions dense;
   dense.n_routed_experts.reset();
@@ -467,7 +468,7 @@ TEST(Synthetic, EveryTokenCounts) {
     const std::string out = dir.File("out" + std::to_string(static_cast<int>(dtype)));
     Write(Need(PlanSynthetic(options, kOneFile)), out);
     const auto model =
-        Need(reference::ReferenceModel::Load(Need(contract::LoadConfig(out)), Need(io::Checkpoint::Open(out))));
+        Need(reference::ReferenceModel::Load(Need(contract::LoadConfig(out)), Need(io::Checkpoint::Open(out)), 48));
     std::vector<std::int32_t> ids(48);
     std::iota(ids.begin(), ids.end(), 10);
     const auto last = [&] {

@@ -23,7 +23,7 @@ void ExpectNear(const TinyOptions& tiny, const Fp8Options& fp8, Form form) {
   WriteFp8Checkpoint(dir.File("fp8"), dir.File("wide"), TinyConfigJson(tiny), 21, fp8);
   const auto config = Need(contract::LoadConfig(dir.File("fp8")));
   const auto checkpoint = Need(io::Checkpoint::Open(dir.File("fp8")));
-  const auto reference = Need(reference::ReferenceModel::Load(config, checkpoint));
+  const auto reference = Need(reference::ReferenceModel::Load(config, checkpoint, config.max_position_embeddings));
   const auto ids = RandomIds(40, tiny.vocab_size, 3);
   auto state = reference.NewState();
   const std::vector<double> exact = reference.Append(state, ids);
