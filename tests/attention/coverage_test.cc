@@ -59,7 +59,8 @@ TEST_P(EveryTable, ScoresOfTenThousandEitherWay) {
     for (float& x : s.latent) x = Whole(2);
     for (float& x : s.q) x = Whole(3);
     for (std::int64_t j = 0; j < kKeys; ++j) {
-      const float levels[] = {-1024, 1024, static_cast<float>(j * 2048 / kKeys / 8 * 8 - 1024)};
+      const std::int64_t rising = j * 2048 / kKeys / 8 * 8 - 1024;
+      const float levels[] = {-1024, 1024, static_cast<float>(rising)};
       s.rope[static_cast<std::size_t>(2 * j)] = levels[pattern];  // exact in bf16: multiples of 8 up to 1024
       s.rope[static_cast<std::size_t>(2 * j + 1)] = 0;
     }
