@@ -121,9 +121,9 @@ namespace {
 std::string_view CodeOf(const io::JsonValue& config) {
   const io::JsonValue* map = config.Find("auto_map");
   const io::JsonValue* code = map != nullptr ? map->Find("AutoTokenizer") : nullptr;
-  if (code != nullptr && code->is_array() && !code->items.empty()) code = &code->items[0];
+  if (code != nullptr && code->is_array() && !code->items().empty()) code = &code->items()[0];
   if (code == nullptr || !code->is_string()) return {};
-  std::string_view name = code->string;
+  std::string_view name = code->string();
   const std::size_t dashes = name.rfind("--");
   return dashes == std::string_view::npos ? name : name.substr(dashes + 2);
 }
@@ -153,7 +153,7 @@ Status CheckPattern(std::string_view code, std::string_view where) {
 Status CheckClass(const std::string& dir, const io::JsonValue* config) {
   const std::string where = io::Printable(dir + "/tokenizer_config.json");
   const io::JsonValue* type = config != nullptr ? config->Find("tokenizer_class") : nullptr;
-  if (type == nullptr || !type->is_string() || type->string != "TikTokenTokenizer") {
+  if (type == nullptr || !type->is_string() || type->string() != "TikTokenTokenizer") {
     return Mismatch(where, "tokenizer_class",
                     "\"TikTokenTokenizer\" (tiktoken.model does not say how texts are split, and that is known for "
                     "this class alone)",
@@ -175,7 +175,7 @@ Status CheckClass(const std::string& dir, const io::JsonValue* config) {
 }
 
 // One entry of added_tokens_decoder: its id is the key.
-Result<AddedToken> ParseSpecial(const std::string& key, const io::JsonValue& value, std::int32_t first,
+Result<AddedToken> ParseSpecial(std::string_view key, const io::JsonValue& value, std::int32_t first,
                                 std::string_view where) {
   const std::string path = "added_tokens_decoder." + io::Printable(key, 40);
   const std::optional<std::int32_t> id = FromDecimal(key);
@@ -205,7 +205,7 @@ Result<std::vector<AddedToken>> SpecialTokens(const io::JsonValue& config, std::
   }
   const io::JsonValue* named = config.Find("added_tokens_decoder");
   if (named == nullptr || !named->is_object()) return Mismatch(where, "added_tokens_decoder", "an object", named);
-  for (const auto& [key, value] : named->members) {
+  for (const auto& [key, value] : named->members()) {
     MLA_ASSIGN_OR_RETURN(AddedToken token, ParseSpecial(key, value, first, where));
     const auto at = static_cast<std::size_t>(token.id - first);
     if (at < tokens.size()) {
