@@ -69,7 +69,7 @@ Result<Regex> Regex::Compile(std::string_view pcre, std::string_view shown) {
   PCRE2_SIZE offset = 0;
   auto impl = std::make_unique<Impl>();
   impl->shown = io::Printable(shown, 80);
-  constexpr std::uint32_t kOptions = PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C;
+  constexpr std::uint32_t kOptions = PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT;
   impl->code.reset(pcre2_compile(Bytes(pcre), pcre.size(), kOptions, &code, &offset, context.get()));
   if (impl->code == nullptr) return Error{fmt::format("{} (in its translation, at byte {})", MessageOf(code), offset)};
   // Where there is no JIT for the machine the interpreter serves, with the same results.
@@ -96,7 +96,7 @@ int NoteSkip(pcre2_callout_block* block, void* skip_to) {
 }  // namespace
 
 struct RegexMatcher::Impl {
-  enum class Outcome : std::uint8_t { kMatch, kNoMatch, kUndecided, kTooManySteps, kError };
+  enum class Outcome : std::uint8_t { kMatch, kNoMatch, kUndecided, kTooManySteps, kSpent, kError };
 
   // What one call found out. kUndecided: the start at `match.begin` saw the window's end; those before it don't match.
   struct Attempt {
@@ -107,13 +107,14 @@ struct RegexMatcher::Impl {
 
   Attempt Try(const Regex& regex, std::string_view subject, std::size_t from, std::size_t end, std::uint64_t steps,
               bool alone);
+  Attempt TryWindow(const Regex& regex, std::string_view subject, std::size_t from, std::size_t end);
   Attempt TryAlone(const Regex& regex, std::string_view subject, std::size_t from);
   // Takes what `starts` starts over a window of `bytes` may have cost.
   bool Spend(std::uint64_t starts, std::uint64_t bytes) {
     const std::uint64_t cost = starts * bytes;
-    spent = cost > budget;
+    const bool enough = cost <= budget;
     budget -= std::min(budget, cost);
-    return !spent;
+    return enough;
   }
 
   std::unique_ptr<pcre2_match_context, FreeMatchContext> context{pcre2_match_context_create(nullptr)};
@@ -121,7 +122,6 @@ struct RegexMatcher::Impl {
   std::unique_ptr<pcre2_jit_stack, FreeJitStack> stack;
   std::uint64_t budget = kBudgetBase;
   std::size_t text_bytes = 0;
-  bool spent = false;
   std::size_t skip_to = 0;
 };
 
@@ -142,8 +142,9 @@ RegexMatcher::Impl::Attempt RegexMatcher::Impl::Try(const Regex& regex, std::str
                                                     std::size_t end, std::uint64_t steps, bool alone) {
   const bool whole = end == subject.size();
   // The text's UTF-8 has been checked once, as a whole: checking it again at every call would be quadratic.
-  const std::uint32_t options =
-      PCRE2_NO_UTF_CHECK | (whole ? 0U : PCRE2_PARTIAL_HARD) | (alone ? PCRE2_ANCHORED : 0U);
+  const std::uint32_t options = PCRE2_NO_UTF_CHECK | (whole ? 0U : PCRE2_PARTIAL_HARD);
+  // PCRE2_ANCHORED would do without the JIT.
+  pcre2_set_offset_limit(context.get(), alone ? from : PCRE2_UNSET);
   pcre2_set_match_limit(context.get(), static_cast<std::uint32_t>(std::min<std::uint64_t>(steps, UINT32_MAX)));
   const auto match = [&] {
     return pcre2_match(regex.impl_->code.get(), Bytes(subject), end, from, options, data.get(), context.get());
@@ -167,6 +168,15 @@ RegexMatcher::Impl::Attempt RegexMatcher::Impl::Try(const Regex& regex, std::str
   return {undecided ? Outcome::kUndecided : Outcome::kMatch, found, code};
 }
 
+// The starts from `from` to `end`, unless a window of this size can't decide one.
+RegexMatcher::Impl::Attempt RegexMatcher::Impl::TryWindow(const Regex& regex, std::string_view subject,
+                                                          std::size_t from, std::size_t end) {
+  const Attempt attempt = Try(regex, subject, from, end, kStepsPerByte * kWindow, false);
+  const bool stopped = attempt.outcome == Outcome::kMatch || attempt.outcome == Outcome::kUndecided;
+  const std::size_t last = stopped ? attempt.match.begin : end;
+  return Spend(last - from + 1, end - from + 1) ? attempt : Attempt{Outcome::kSpent, {}, 0};
+}
+
 // Decides one start, unless an error ends it.
 RegexMatcher::Impl::Attempt RegexMatcher::Impl::TryAlone(const Regex& regex, std::string_view subject,
                                                          std::size_t from) {
@@ -174,7 +184,8 @@ RegexMatcher::Impl::Attempt RegexMatcher::Impl::TryAlone(const Regex& regex, std
   std::uint64_t steps = kStepsPerByte * kWindow;
   while (true) {
     const std::size_t end = WindowEnd(subject, from, bytes);
-    if (!Spend(1, std::max<std::uint64_t>(end - from + 1, steps / kStepsPerByte))) return {};
+    if (!Spend(1, std::max<std::uint64_t>(end - from + 1, steps / kStepsPerByte))) return {Outcome::kSpent, {}, 0};
+    skip_to = 0;
     const Attempt attempt = Try(regex, subject, from, end, steps, true);
     if (attempt.outcome == Outcome::kUndecided) {
       bytes *= 2;
@@ -187,6 +198,7 @@ RegexMatcher::Impl::Attempt RegexMatcher::Impl::TryAlone(const Regex& regex, std
   }
 }
 
+// The starts of a window, or one of them alone: what is found, or that nothing is. Else where to go on, in `from`.
 Result<std::optional<Match>> RegexMatcher::Find(const Regex& regex, std::string_view subject, std::size_t from) {
   using Outcome = Impl::Outcome;
   MLA_DCHECK(from <= subject.size());
@@ -195,34 +207,29 @@ Result<std::optional<Match>> RegexMatcher::Find(const Regex& regex, std::string_
                              subject.size(), fault)};
   };
   std::size_t alone_until = from;  // starts before this are tried one by one
-  impl_->spent = false;
   while (from <= subject.size()) {
     const bool alone = from < alone_until;
     const std::size_t end = WindowEnd(subject, from, kWindow);
-    impl_->skip_to = 0;
-    const Impl::Attempt attempt = alone ? impl_->TryAlone(regex, subject, from)
-                                        : impl_->Try(regex, subject, from, end, kStepsPerByte * kWindow, false);
-    if (impl_->spent) return fail(SpentText(impl_->text_bytes));
-    if (!alone) {
-      const bool stopped = attempt.outcome == Outcome::kMatch || attempt.outcome == Outcome::kUndecided;
-      const std::size_t last = stopped ? attempt.match.begin : end;
-      if (!impl_->Spend(last - from + 1, end - from + 1)) return fail(SpentText(impl_->text_bytes));
+    const Impl::Attempt attempt =
+        alone ? impl_->TryAlone(regex, subject, from) : impl_->TryWindow(regex, subject, from, end);
+    if (attempt.outcome == Outcome::kMatch) return std::optional<Match>(attempt.match);
+    if (attempt.outcome == Outcome::kSpent) {
+      return fail(fmt::format("the step limit of a text of {} bytes is spent", impl_->text_bytes));
     }
-    switch (attempt.outcome) {
-      case Outcome::kMatch: return std::optional<Match>(attempt.match);
-      case Outcome::kError: return fail(MessageOf(attempt.code));
-      case Outcome::kUndecided:
-        from = attempt.match.begin;
-        alone_until = from + 1;
-        break;
-      case Outcome::kTooManySteps:
-        if (alone) return fail(MessageOf(attempt.code));
-        alone_until = end;
-        break;
-      case Outcome::kNoMatch:
-        if (!alone && end == subject.size()) return std::optional<Match>();
-        if (alone) end = ...
-        break;
+    if (attempt.outcome == Outcome::kError) return fail(MessageOf(attempt.code));
+    if (attempt.outcome == Outcome::kUndecided) {
+      from = attempt.match.begin;
+      alone_until = from + 1;
+    } else if (attempt.outcome == Outcome::kTooManySteps) {
+      if (alone) return fail(MessageOf(attempt.code));
+      alone_until = std::max(end, from + 1);
+    } else if (alone) {
+      const std::size_t next = from < subject.size() ? WindowEnd(subject, from, 1) : from + 1;
+      from = std::max(next, impl_->skip_to);
+    } else if (end < subject.size()) {
+      from = end;
+    } else {
+      return std::optional<Match>();
     }
   }
   return std::optional<Match>();

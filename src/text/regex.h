@@ -37,9 +37,10 @@ struct Match {
 // For one thread.
 //
 // A pattern that comes with a model may be made to cost its text's square, or worse. So the work on a text is counted
-// and bounded by its length. Most starts of a search see a few characters: they are tried in windows of 256 bytes of the
-// text, each counting as a scan of its window. A start that sees the window's end, or takes more steps than a few scans
-// of it, is tried alone, in a window and with a limit that double until it is decided, and counts as much as they grow.
+// and bounded by its length. Most starts of a search see a few characters: they are tried in windows of 256 bytes of
+// the text, each counting as a scan of its window. A start that sees the window's end, or takes more steps than a few
+// scans of it, is tried alone, in a window and with a limit that double until it is decided, and counts as much as they
+// grow.
 class RegexMatcher {
  public:
   RegexMatcher();

@@ -20,6 +20,7 @@ std::string Matches(std::string_view pattern, std::string_view text) {
   const auto regex = Regex::Compile(*pcre, pattern);
   if (!regex.ok()) return "does not compile: " + regex.error().message;
   RegexMatcher matcher;
+  matcher.StartText(text.size());
   std::string out;
   for (std::size_t from = 0; from <= text.size();) {
     const auto found = matcher.Find(*regex, text, from);

@@ -26,7 +26,7 @@ void Compare(const std::string& dir, const std::string& file) {
   ASSERT_GE(rows->items().size(), 300U);
   int differ = 0;
   for (const io::JsonValue& row : rows->items()) {
-    const std::string& text = row.Find("text")->string();
+    const std::string text(row.Find("text")->string());
     const io::JsonValue* parsed = row.Find("parsed");
     const io::JsonValue* plain = row.Find("plain");  // left out where it is the same
     differ += plain != nullptr ? 1 : 0;
@@ -35,7 +35,7 @@ void Compare(const std::string& dir, const std::string& file) {
     ASSERT_TRUE(as_parsed.ok() && as_text.ok());
     EXPECT_EQ(*as_parsed, IdsOf(*parsed)) << text;
     EXPECT_EQ(*as_text, IdsOf(plain != nullptr ? *plain : *parsed)) << text;
-    const auto text_of = [&](std::string_view key) { return row.Find(key) != nullptr ? row.Find(key)->string() : text; };
+    const auto text_of = [&](std::string_view key) { return row.Find(key) != nullptr ? std::string(row.Find(key)->string()) : text; };
     EXPECT_EQ(tokenizer->Decode(*as_parsed, true), text_of("parsed_text"));
     EXPECT_EQ(tokenizer->Decode(*as_text, true), text_of("plain_text"));
   }
