@@ -47,7 +47,10 @@ class Reader {
   Status Sequence(const io::JsonValue& entry, const std::string& path) {
     MLA_RETURN_IF_ERROR(OnlyMembers(entry, {"type", "pretokenizers"}, where_, path));
     const io::JsonValue* items = entry.Find("pretokenizers");
-    if (items == nullptr || !items->is_array()) return Mismatch(where_, path + ".pretokenizers", "an array", items);
+    constexpr std::size_t kMostStages = 64;  // each is a pass over the text
+    if (items == nullptr || !items->is_array() || items->items().size() > kMostStages) {
+      return Mismatch(where_, path + ".pretokenizers", fmt::format("an array of at most {}", kMostStages), items);
+    }
     for (std::size_t i = 0; i < items->items().size(); ++i) {
       MLA_RETURN_IF_ERROR(Entry(items->items()[i], fmt::format("{}.pretokenizers[{}]", path, i), true));
     }
