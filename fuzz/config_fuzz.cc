@@ -24,7 +24,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   (void)mla::contract::SoftmaxScale(*config);
-  (void)mla::contract::CosSinScale(config->rope);
+  (void)mla::CosSinScale(config->rope);
   const auto parameters = mla::contract::CountParameters(*config);
   MLA_CHECK_LE(parameters.active, parameters.total);
   return 0;

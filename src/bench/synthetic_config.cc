@@ -92,7 +92,10 @@ Status SetExperts(std::int64_t experts, const contract::ModelConfig& before, Jso
     (*json)["topk_group"] = 1;
     reachable = experts;
   }
-  (*json)["num_experts_per_tok"] = std::min(moe.num_experts_per_tok, reachable);
+  const std::int64_t chosen = std::min(moe.num_experts_per_tok, reachable);
+  (*json)["num_experts_per_tok"] = chosen;
+  // With one expert a token there is nothing to normalise over, and the contract takes no other word.
+  if (chosen == 1 && moe.norm_topk_prob) (*json)["norm_topk_prob"] = false;
   return {};
 }
 

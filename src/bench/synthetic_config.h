@@ -38,7 +38,7 @@ struct SyntheticConfig {
 // What follows from fewer layers, experts or ids:
 // - first_k_dense_replace and mlp_layer_types: where the config has dense layers and layers with experts, so has the
 //   result, if it has two layers;
-// - num_experts_per_tok, n_group and topk_group: what the experts still allow;
+// - num_experts_per_tok, n_group, topk_group and norm_topk_prob: what the experts still allow;
 // - token ids past the vocabulary: the last ids of it;
 // - quantization_config: there exactly where dtype is fp8, in blocks of [128, 128] unless the config says others.
 // Fails where `like` is no name and no file, the config is refused by the contract before or after, or the vocabulary

@@ -24,6 +24,7 @@ Action AddInspect(CLI::App& app, const Log& log);
 Action AddPerplexity(CLI::App& app, const Log& log);
 Action AddSynth(CLI::App& app, const Log& log);
 Action AddPermuteRope(CLI::App& app, const Log& log);
+Action AddKernels(CLI::App& app, const Log& log);
 
 }  // namespace mla::cli
 

@@ -39,8 +39,9 @@ Transformer::Memory Transformer::Planned(const contract::ModelConfig& config, co
 Result<std::unique_ptr<Transformer>> Transformer::Create(const contract::ModelConfig& config,
                                                          const weights::ModelWeights& weights, const StepLimits& limits,
                                                          const std::string& kernels) {
-  MLA_ASSIGN_OR_RETURN(const Isa isa, SelectIsa(DetectCpu(), kernels));
   MLA_ASSIGN_OR_RETURN(MlaAttention attention, MlaAttention::Create(AttentionOptions(config, limits, kernels)));
+  // The attention has tested the tables of its instruction set, products and rows included: one choice for all.
+  MLA_ASSIGN_OR_RETURN(const Isa isa, SelectIsa(DetectCpu(), attention.kernels()));
   MLA_ASSIGN_OR_RETURN(RopeTable rope, RopeTable::Create(config.rope, limits.max_keys));
   MLA_ASSIGN_OR_RETURN(Buffer buffer, Buffer::Allocate(StepBytes(config, limits), "step workspace"));
   return std::unique_ptr<Transformer>(new Transformer(config, weights, ops::KernelsFor(isa), std::move(attention),

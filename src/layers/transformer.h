@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/buffer.h"
 #include "contract/config.h"
@@ -26,7 +27,8 @@ class Transformer {
     std::int64_t tables = 0;     // rope
   };
 
-  // Fails where memory can't be had or the kernels ("" for the fastest) are not for this machine.
+  // Fails where memory can't be had, or the kernels ("" for the fastest that pass) are not for this machine or fail
+  // their self-test.
   static Result<std::unique_ptr<Transformer>> Create(const contract::ModelConfig& config,
                                                      const weights::ModelWeights& weights, const StepLimits& limits,
                                                      const std::string& kernels);
@@ -46,6 +48,7 @@ class Transformer {
 
   const AttentionCounters& counters() const { return attention_.counters(); }
   const char* kernels() const { return attention_.kernels(); }
+  const std::vector<RejectedKernels>& rejected_kernels() const { return attention_.rejected_kernels(); }
   Memory memory() const;
 
  private:

@@ -177,6 +177,7 @@ TEST(SyntheticConfig, FewerExpertsStayConsistent) {
     EXPECT_EQ(json["num_experts_per_tok"], chosen) << experts;
     EXPECT_EQ(json["n_group"], groups) << experts;
     EXPECT_EQ(json["topk_group"], best) << experts;
+    EXPECT_EQ(json["norm_topk_prob"], chosen > 1) << experts;
   }
   TinyOptions dense;
   dense.n_routed_experts.reset();

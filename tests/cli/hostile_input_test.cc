@@ -93,7 +93,7 @@ TEST(Hostile, QuantizationConfigs) {
       {"quant_method", "awq"},
       {"quant_method", Json::array()},
       {"fmt", "e5m2"},
-      {"scale_fmt", "float"},
+      {"scale_fmt", "e3m3"},
       {"a_new_field", 1}};
   for (const auto& [key, value] : faults) {
     Json config = good;
