@@ -49,7 +49,7 @@ class RegexMatcher {
   RegexMatcher& operator=(const RegexMatcher&) = delete;
 
   // What the searches until the next call may cost together: 4 MiB of scanned bytes, and 1,024 for each byte of a text
-  // of `bytes`. A pass of a published tokenizer's pattern over a text takes less than a tenth of it.
+  // of `bytes`. A search of a text without long matches counts 256 for each.
   void StartText(std::size_t bytes);
 
   // The leftmost match that begins at `from` or later, or nothing. `subject` is valid UTF-8 and `from` a character's
