@@ -21,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (mla::ScaleFault(dtype, scales, count, 3, power_of_two)) return 0;
   for (std::int64_t i = 0; i < count; ++i) {
     const float scale = mla::ScaleAt(dtype, scales, i);
-    MLA_CHECK(scale > 0 && scale <= mla::kMaxBlockScale);
+    MLA_CHECK(scale >= 0 && scale <= mla::kMaxBlockScale);
     int exponent = 0;
     MLA_CHECK(!power_of_two || std::frexp(scale, &exponent) == 0.5F);
   }
