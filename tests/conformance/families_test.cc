@@ -123,7 +123,7 @@ TEST(Fixtures, OfEveryFamily) {
   int quantised = 0;
   for (const std::string& name : Fixtures()) {
     const io::JsonValue config = Need(io::ReadJsonFile(ConformanceData(name) + "/config.json"));
-    families.insert(Member(config, "model_type").string());
+    families.emplace(Member(config, "model_type").string());
     quantised += config.Find("quantization_config") != nullptr ? 1 : 0;
   }
   EXPECT_EQ(families, (std::set<std::string>{"deepseek_v2", "deepseek_v3", "glm4_moe_lite", "kimi_k2", "minicpm3"}));

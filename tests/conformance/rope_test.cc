@@ -29,8 +29,8 @@ struct Table {
         positions(NumbersOf<std::int64_t>(Member(json, "positions"))),
         pairs(NumbersOf<std::int64_t>(Member(json, "pairs"))) {}
 
-  double cos(std::size_t p, std::size_t i) const { return Member(json, "cos").items().at(p).items().at(i).number(); }
-  double sin(std::size_t p, std::size_t i) const { return Member(json, "sin").items().at(p).items().at(i).number(); }
+  double cos(std::size_t p, std::size_t i) const { return Member(json, "cos").items()[p].items()[i].number(); }
+  double sin(std::size_t p, std::size_t i) const { return Member(json, "sin").items()[p].items()[i].number(); }
 
   const io::JsonValue& json;
   contract::ModelConfig config;
@@ -96,7 +96,9 @@ TEST_P(RopeTables, Reference) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Published, RopeTables, ::testing::Range(std::size_t{0}, Tables().items().size()),
-                         [](const auto& test) { return TestName(Member(Tables().items()[test.param], "name").string()); });
+                         [](const auto& test) {
+                           return TestName(Member(Tables().items()[test.param], "name").string());
+                         });
 
 TEST(RopeVectors, AreThere) { EXPECT_EQ(Tables().items().size(), 11U); }
 

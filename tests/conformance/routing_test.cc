@@ -54,8 +54,8 @@ std::vector<Vector> Vectors() {
     v.moe.topk_group = Member(item, "topk_group").integer();
     v.moe.norm_topk_prob = Member(item, "norm_topk_prob").boolean();
     v.moe.routed_scaling_factor = Member(item, "routed_scaling_factor").number();
-    v.moe.scoring_func = ScoringOf(Member(item, "scoring_func").string());
-    v.moe.topk_method = MethodOf(Member(item, "topk_method").string());
+    v.moe.scoring_func = ScoringOf(std::string(Member(item, "scoring_func").string()));
+    v.moe.topk_method = MethodOf(std::string(Member(item, "topk_method").string()));
     vectors.push_back(v);
   }
   return vectors;

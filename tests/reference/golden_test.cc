@@ -120,7 +120,7 @@ INSTANTIATE_TEST_SUITE_P(Demo, GoldenPrompt, ::testing::ValuesIn(kPrompts),
 
 TEST(GoldenFile, HasTheseCasesAndNoMore) {
   std::vector<std::string> names;
-  for (const auto& [name, value] : Golden().members()) names.push_back(name);
+  for (const auto& [name, value] : Golden().members()) names.emplace_back(name);
   EXPECT_EQ(names, kPrompts);
 }
 
