@@ -3,6 +3,8 @@
     python3 tools/perplexity_reference.py models/demo models/demo/heldout.txt 2048,2048 512,512 256,96
     head -c 7170 models/demo/heldout.txt > excerpt.txt
     python3 tools/perplexity_reference.py models/demo excerpt.txt 512,512 256,256 128,48
+    head -c 3291 models/demo/heldout.txt > chapter.txt
+    python3 tools/perplexity_reference.py models/demo chapter.txt 128,128
 
 Needs what tools/demo_training/requirements.txt lists. Prints a line for each pair WINDOW,STRIDE: tokens scored,
 nats a token, its standard error, bits a byte. Windows as in Hugging Face's guide to perplexity of fixed-length models:

@@ -63,10 +63,6 @@ class RopeTable {
   std::unique_ptr<Impl> impl_;
 };
 
-// Rows rotated under equal fingerprints are alike: layout, pairs, frequencies and amplitude agree. `context` counts for
-// LongRoPE alone (RopeSpec::factors). The same on every machine.
-std::uint64_t RopeFingerprint(const RopeSpec& spec, std::int64_t context);
-
 // How a weight is kept in memory.
 enum class WeightDType : std::uint8_t { kF32, kBF16 };
 
@@ -121,7 +117,7 @@ class MlaAttention {
  public:
   struct Options {
     MlaDims dims;
-    double softmax_scale = 0;   // (N + P)^-1/2, times yarn's mscale squared: absorbing changes no dot product
+    double softmax_scale = 0;   // SoftmaxScale(N + P, rope)
     std::int64_t max_rows = 0;  // rows of all sequences of a call
     std::int64_t max_keys = 0;  // keys of one sequence
     int workers = 1;            // of the executor that calls will bring

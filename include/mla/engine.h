@@ -32,8 +32,10 @@ const char* ModeName(Mode mode);
 
 struct EngineOptions {
   Mode mode = Mode::kAuto;
-  DType kv_dtype = DType::kBF16;     // kBF16 or kF32
-  std::int64_t context = 0;          // most tokens of one sequence, prompt and output; 0: the model's
+  DType kv_dtype = DType::kBF16;  // kBF16 or kF32
+  // Most tokens of one sequence, prompt and output; 0: the model's. With LongRoPE it picks the factors, once and for
+  // every position (RopeSpec::factors), so that a result depends on it as on a mode; elsewhere it is a bound alone.
+  std::int64_t context = 0;
   std::int64_t max_sequences = 1;    // at a time
   std::int64_t prefill_chunk = 512;  // prompt rows of a sequence in one step
   std::int64_t page_tokens = kDefaultPageTokens;
@@ -134,8 +136,9 @@ class Engine {
   Result<Completion> Generate(const Request& request, const TokenSink& sink = {});
 
   const EngineStats& stats() const;
-  MemoryPlan memory() const;     // allocated
-  std::int64_t context() const;  // most tokens of a sequence
+  MemoryPlan memory() const;               // allocated
+  std::int64_t context() const;            // most tokens of a sequence
+  std::uint64_t rope_fingerprint() const;  // of the rows in its cache (mla/rope.h)
   std::int64_t cache_bytes_per_token() const;
   std::int64_t free_pages() const;
   const char* kernels() const;

@@ -40,6 +40,21 @@ struct RopeSpec {
   }
 };
 
+// yarn's m(factor, mscale) = 0.1 mscale ln(factor) + 1, and 1 where factor <= 1 (YaRN, equation 22, with DeepSeek's
+// mscale).
+double YarnMscale(double factor, double mscale);
+// What q k is multiplied by before the softmax: qk_head_dim^-1/2 (qk_head_dim is N + P, in the absorbed form too:
+// absorbing changes no dot product), times m(factor, mscale_all_dim)^2 for yarn with mscale_all_dim set. DeepSeek-V2,
+// equation 46, and DeepSeek's published code.
+double SoftmaxScale(std::int64_t qk_head_dim, const RopeSpec& rope);
+// What cos and sin are multiplied by: m(factor, mscale) / m(factor, mscale_all_dim) for yarn, attention_factor for
+// longrope, else 1.
+double CosSinScale(const RopeSpec& rope);
+
+// Rows rotated under equal fingerprints are alike: layout, pairs, frequencies and amplitude agree. `context` counts for
+// LongRoPE alone (RopeSpec::factors). The same on every machine.
+std::uint64_t RopeFingerprint(const RopeSpec& spec, std::int64_t context);
+
 }  // namespace mla
 
 #endif  // MLA_ROPE_H_

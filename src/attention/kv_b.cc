@@ -1,5 +1,6 @@
 #include "attention/kv_b.h"
 
+#include <atomic>
 #include <optional>
 #include <string>
 #include <utility>
@@ -61,7 +62,6 @@ Status CheckValues(const MlaDims& dims, DType dtype, const std::byte* kv_b_proj,
   const std::optional<std::string> fault =
       ScaleFault(scales.dtype, scales.data, Blocks(rows, scales.block_rows) * grid_columns, grid_columns, false);
   if (fault) return Error{fmt::format("kv_b_proj scales: {}", *fault)};
-  if (HasNanE4M3(kv_b_proj, rows * dims.kv_lora_rank)) return Error{"kv_b_proj: expected numbers, found a NaN"};
   return {};
 }
 
@@ -90,7 +90,12 @@ Result<KvBWeights> KvBWeights::Pack(const MlaDims& dims, DType dtype, const std:
   const ops::MatrixSource whole = ops::MatrixSource::Dense(dtype, kv_b_proj, dims.kv_lora_rank, scales);
   const std::int64_t head_rows = dims.qk_nope_head_dim + dims.v_head_dim;
   // Head h's rows of kv_b_proj [H (N+V), R]: first w_kc [N, R], then w_vc [V, R].
+  std::atomic<bool> nan = false;
   ParallelFor(executor, dims.num_attention_heads, [&](std::int64_t h, int /*worker*/) {
+    if (dtype == DType::kF8E4M3 &&
+        HasNanE4M3(kv_b_proj + h * head_rows * dims.kv_lora_rank, head_rows * dims.kv_lora_rank)) {
+      nan = true;
+    }
     const ops::MatrixSource w_kc = whole.FromRow(h * head_rows);
     const ops::MatrixSource w_vc = w_kc.FromRow(dims.qk_nope_head_dim);
     const auto head = static_cast<std::size_t>(h);
@@ -98,6 +103,7 @@ Result<KvBWeights> KvBWeights::Pack(const MlaDims& dims, DType dtype, const std:
     PackAll(w_kc, impl->expand[head]);
     PackAll(w_vc, impl->value[head]);
   });
+  if (nan) return Error{"kv_b_proj: expected numbers, found a NaN of F8_E4M3 (0x7f or 0xff)"};
   return KvBWeights(std::move(impl));
 }
 

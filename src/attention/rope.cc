@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <numbers>
@@ -11,8 +10,6 @@
 
 namespace mla {
 namespace {
-
-double Mscale(double factor, double mscale) { return factor <= 1 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0; }
 
 // The channel at which a full context makes `rotations` turns (YaRN, section 3.2).
 double CorrectionDim(const RopeSpec& spec, double rotations) {
@@ -47,51 +44,7 @@ std::vector<double> Frequencies(const RopeSpec& spec, std::int64_t context) {
   return frequency;
 }
 
-// What cos and sin are multiplied by.
-double AmplitudeOf(const RopeSpec& spec) {
-  switch (spec.scaling) {
-    case RopeScaling::kNone: return 1.0;
-    case RopeScaling::kYarn: return Mscale(spec.factor, spec.mscale) / Mscale(spec.factor, spec.mscale_all_dim);
-    case RopeScaling::kLongrope: return spec.attention_factor;
-  }
-  return 1.0;
-}
-
-// FNV-1a over the bits of what is fed, eight bytes at a time.
-class Hash {
- public:
-  void Feed(std::uint64_t bits) {
-    for (int i = 0; i < 8; ++i) value_ = (value_ ^ (bits >> (8 * i) & 0xffU)) * 0x100000001b3U;
-  }
-  void Feed(std::int64_t number) { Feed(static_cast<std::uint64_t>(number)); }
-  void Feed(double number) { Feed(std::bit_cast<std::uint64_t>(number)); }
-  std::uint64_t value() const { return value_; }
-
- private:
-  std::uint64_t value_ = 0xcbf29ce484222325U;
-};
-
 }  // namespace
-
-// Over the numbers of the config, not the frequencies that follow: those may differ in a bit between libraries.
-std::uint64_t RopeFingerprint(const RopeSpec& spec, std::int64_t context) {
-  Hash hash;
-  hash.Feed(static_cast<std::int64_t>(spec.layout));
-  hash.Feed(spec.dim);
-  if (spec.layout == RopeLayout::kNone) return hash.value();
-  hash.Feed(spec.theta);
-  hash.Feed(static_cast<std::int64_t>(spec.scaling));
-  if (spec.scaling == RopeScaling::kYarn) {
-    hash.Feed(spec.original_max_position_embeddings);
-    for (const double number : {spec.factor, spec.beta_fast, spec.beta_slow, spec.mscale, spec.mscale_all_dim}) {
-      hash.Feed(number);
-    }
-  } else if (spec.scaling == RopeScaling::kLongrope) {
-    for (const double number : spec.factors(context)) hash.Feed(number);
-    hash.Feed(spec.attention_factor);
-  }
-  return hash.value();
-}
 
 struct RopeTable::Impl {
   RopeSpec spec;
@@ -119,7 +72,7 @@ Result<RopeTable> RopeTable::Create(const RopeSpec& spec, std::int64_t positions
       MLA_CHECK_EQ(static_cast<std::int64_t>(spec.factors(positions).size()), spec.dim / 2);
     }
     const std::vector<double> frequency = Frequencies(spec, positions);
-    const double scale = AmplitudeOf(spec);
+    const double scale = CosSinScale(spec);
     auto* out = reinterpret_cast<float*>(impl->table.data());
     for (std::int64_t p = 0; p < positions; ++p) {
       for (const double f : frequency) {

@@ -36,9 +36,9 @@ std::optional<std::string> ScaleFault(DType dtype, const std::byte* scales, std:
                                       std::int64_t grid_columns, bool power_of_two) {
   for (std::int64_t i = 0; i < count; ++i) {
     const float scale = ScaleAt(dtype, scales, i);
-    const bool in_range = scale > 0 && static_cast<double>(scale) <= kMaxBlockScale;  // false for NaN
+    const bool in_range = scale >= 0 && static_cast<double>(scale) <= kMaxBlockScale;  // false for NaN
     if (in_range && !(power_of_two && !IsPowerOfTwo(scale))) continue;
-    return fmt::format("expected {}scales above 0 and at most {:.4g}, found {} at [{}, {}]",
+    return fmt::format("expected {}scales from 0 to {:.4g}, found {} at [{}, {}]",
                        power_of_two ? "powers of two as " : "", kMaxBlockScale, scale, i / grid_columns,
                        i % grid_columns);
   }

@@ -17,10 +17,10 @@ float ScaleAt(DType dtype, const std::byte* scales, std::int64_t i);
 // The largest scale that is taken: times 448, the largest E4M3, it is still finite in bf16.
 inline constexpr double kMaxBlockScale = 0x1.fep127 / 448;
 
-// Scales are finite, above 0 and at most kMaxBlockScale; powers of two where `power_of_two`. Zero would wipe a block
-// out and a negative one turn its signs: an encoder's scale, the largest magnitude over 448, is neither, so that such a
-// file was written or cut wrongly. The first fault as "expected ..., found ... at [i, j]"; empty where there is none.
-// `grid_columns` scales make a row.
+// Scales are finite, not negative and at most kMaxBlockScale; powers of two where `power_of_two`. 0 is an all-zero
+// block's largest magnitude over 448, and decodes to it exactly; a negative one, which no encoder writes, would turn
+// signs. The first fault as "expected ..., found ... at [i, j]"; empty where there is none. `grid_columns` scales make
+// a row.
 std::optional<std::string> ScaleFault(DType dtype, const std::byte* scales, std::int64_t count,
                                       std::int64_t grid_columns, bool power_of_two);
 

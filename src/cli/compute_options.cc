@@ -11,7 +11,10 @@
 namespace mla::cli {
 
 void AddModelArgument(CLI::App& command, ComputeOptions* options) {
-  command.add_option("MODEL", options->model, "Folder with config.json, *.safetensors and tokenizer.json")->required();
+  command
+      .add_option("MODEL", options->model,
+                  "Folder with config.json, *.safetensors and tokenizer.json or tiktoken.model")
+      ->required();
 }
 
 void AddComputeFlags(CLI::App& c, ComputeOptions* o) {

@@ -40,7 +40,7 @@ Result<std::int64_t> ParseSize(const std::string& text) {
     if (unit == letter + "B") scale = std::pow(1000.0, i + 1);
   }
   if (fault != std::errc() || scale == 0 || !(number * scale >= 1) || number * scale > 1e18) {
-    return Error{fmt::format("--memory: expected a size such as 8G, 512MiB or 2000000000, found '{}'", text)};
+    return Error{fmt::format("expected a size such as 8G, 512MiB or 2000000000, found '{}'", text)};
   }
   return static_cast<std::int64_t>(number * scale);
 }

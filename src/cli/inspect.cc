@@ -67,7 +67,7 @@ Result<InspectReport> Inspect(const std::string& path) {
   const contract::ModelConfig& c = r.config;
   r.softmax_scale = contract::SoftmaxScale(c);
   r.softmax_formula = SoftmaxFormula(c.qk_nope_head_dim, c.qk_rope_head_dim, c.rope);
-  r.cos_sin_scale = contract::CosSinScale(c.rope);
+  r.cos_sin_scale = CosSinScale(c.rope);
   r.cos_sin_formula = CosSinFormula(c.rope);
   r.rope_fingerprint = RopeFingerprint(c.rope, c.max_position_embeddings);
   r.parameters = contract::CountParameters(c);

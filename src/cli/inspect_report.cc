@@ -220,8 +220,8 @@ std::string OutlineText(const contract::Outline& o) {
                     o.latent_layers, o.num_attention_heads, o.q_lora_rank ? std::to_string(*o.q_lora_rank) : "none",
                     o.kv_lora_rank, o.qk_nope_head_dim, o.qk_rope_head_dim, o.v_head_dim));
   AddRope(o.rope, &t);
-  AddScales(o.softmax_scale(), SoftmaxFormula(o.qk_nope_head_dim, o.qk_rope_head_dim, o.rope),
-            contract::CosSinScale(o.rope), CosSinFormula(o.rope), &t);
+  AddScales(o.softmax_scale(), SoftmaxFormula(o.qk_nope_head_dim, o.qk_rope_head_dim, o.rope), CosSinScale(o.rope),
+            CosSinFormula(o.rope), &t);
   t.Add("latents a token, bf16", fmt::format("{} bytes", Grouped(o.latent_bytes_bf16())));
   return t.text();
 }
@@ -242,7 +242,7 @@ std::string OutlineJson(const contract::Outline& o) {
   j["rope"] = RopeJson(o.rope, RopeFingerprint(o.rope, o.max_position_embeddings));
   j["softmax_scale"] = {{"value", o.softmax_scale()},
                         {"formula", SoftmaxFormula(o.qk_nope_head_dim, o.qk_rope_head_dim, o.rope)}};
-  j["cos_sin_scale"] = {{"value", contract::CosSinScale(o.rope)}, {"formula", CosSinFormula(o.rope)}};
+  j["cos_sin_scale"] = {{"value", CosSinScale(o.rope)}, {"formula", CosSinFormula(o.rope)}};
   j["latent_bytes_per_token_bf16"] = o.latent_bytes_bf16();
   return j.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }

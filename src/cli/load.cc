@@ -78,7 +78,7 @@ Result<LoadedReference> LoadReference(const ComputeOptions& options, const model
         fmt::format("memory: the float64 reference needs {} (weights {}, keys and values {}) and {} may be used",
                     HumanBytes(plan.total()), HumanBytes(plan.weights), HumanBytes(plan.cache), HumanBytes(limit))};
   }
-  MLA_ASSIGN_OR_RETURN(auto model, reference::ReferenceModel::Load(opened.config, opened.checkpoint));
+  MLA_ASSIGN_OR_RETURN(auto model, reference::ReferenceModel::Load(opened.config, opened.checkpoint, context));
   return LoadedReference{std::move(model), plan};
 }
 

@@ -67,6 +67,7 @@ Status WriteJson(const RunOptions& options, const RunReport& r) {
   j["kernels"] = r.kernels;
   j["threads"] = r.threads;
   j["context"] = r.context;
+  j["rope_fingerprint"] = fmt::format("{:016x}", r.rope_fingerprint);
   if (!options.is_explicit()) {
     j["weights"] = options.weights;
     j["kv_dtype"] = options.kv_dtype;

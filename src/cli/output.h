@@ -31,6 +31,7 @@ struct RunReport {
   std::string form_table;
   int threads = 1;
   std::int64_t context = 0;
+  std::uint64_t rope_fingerprint = 0;
   std::int64_t cache_bytes_per_token = 0;
   EngineStats stats;
   MemoryPlan memory;

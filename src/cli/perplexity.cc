@@ -133,7 +133,7 @@ Scorer ReferenceScorer(const reference::ReferenceModel& model, std::int64_t chun
 Status ScoreByEngine(const PerplexityOptions& o, const model::Opened& opened, const std::vector<std::int32_t>& ids,
                      const Tokenizer& tokenizer, InterruptScope& interrupt, PerplexityReport* report) {
   const auto begin = Clock::now();
-  const std::int64_t context = std::min(report->window, report->tokens);
+  const std::int64_t context = report->window;  // whatever the text: LongRoPE's factors follow from it
   MLA_ASSIGN_OR_RETURN(const LoadedEngine loaded, LoadEngine(o, opened, context, report->threads, "--window"));
   report->load_seconds = Since(begin);
   report->threads = loaded.pool->workers();
@@ -147,7 +147,7 @@ Status ScoreByEngine(const PerplexityOptions& o, const model::Opened& opened, co
 Status ScoreByReference(const PerplexityOptions& o, const model::Opened& opened, const std::vector<std::int32_t>& ids,
                         const Tokenizer& tokenizer, InterruptScope& interrupt, PerplexityReport* report) {
   const auto begin = Clock::now();
-  const std::int64_t context = std::min(report->window, report->tokens);
+  const std::int64_t context = report->window;  // whatever the text: LongRoPE's factors follow from it
   MLA_ASSIGN_OR_RETURN(const LoadedReference loaded, LoadReference(o, opened, context));
   report->load_seconds = Since(begin);
   report->threads = 1;

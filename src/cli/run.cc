@@ -107,6 +107,7 @@ Result<bool> RunEngine(const RunOptions& o, const model::Opened& opened, const R
   report->form_table = engine.options().form_table.id;
   report->cache_bytes_per_token = engine.cache_bytes_per_token();
   report->context = context;
+  report->rope_fingerprint = engine.rope_fingerprint();
   return interrupted;
 }
 
@@ -118,7 +119,8 @@ Result<int> Run(const RunOptions& o, const Log& log) {
     MLA_ASSIGN_OR_RETURN(tokenizer, Tokenizer::Load(o.model));
   } else if (auto found = Tokenizer::Load(o.model); found.ok()) {
     tokenizer = std::move(found).value();  // only to show text; --ids needs none
-  } else if (std::filesystem::exists(o.model + "/tokenizer.json")) {
+  } else if (std::filesystem::exists(o.model + "/tokenizer.json") ||
+             std::filesystem::exists(o.model + "/tiktoken.model")) {
     log->warn("ids are shown in place of text: {}", found.error().message);
   }
   const Tokenizer* text = tokenizer ? &*tokenizer : nullptr;

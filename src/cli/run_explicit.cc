@@ -93,6 +93,7 @@ Result<bool> RunExplicit(const ExplicitRun& run, const std::function<bool()>& st
   report->prompt_form = "explicit";
   report->threads = 1;
   report->context = run.context;
+  report->rope_fingerprint = RopeFingerprint(run.opened.config.rope, run.context);
 
   Loop loop{model, run.request, run.context, sampler::Sampler(config.vocab_size),
             std::vector<float>(static_cast<std::size_t>(config.vocab_size))};

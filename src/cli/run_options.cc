@@ -46,7 +46,9 @@ void AddPromptFlags(CLI::App& c, RunOptions* o) {
 }
 
 void AddSamplingFlags(CLI::App& c, RunOptions* o) {
-  c.add_option("--ctx", o->ctx, "Most tokens, prompt and output; 0: prompt and --max-tokens, as far as the model goes")
+  c.add_option("--ctx", o->ctx,
+               "Most tokens, prompt and output; 0: prompt and --max-tokens, as far as the model goes. With LongRoPE it "
+               "also picks the factors: those for long contexts where it passes the original window")
       ->check(WholeIn(0, std::uint64_t{1} << 31))
       ->capture_default_str();
   c.add_option("--max-tokens,-n", o->max_tokens, "Most tokens of output")

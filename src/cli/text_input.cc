@@ -50,7 +50,7 @@ Result<std::vector<std::int32_t>> EncodeText(const std::string& text, bool speci
   for (const std::int32_t id : ids) {
     if (id < model.vocab_size) continue;
     return Error{
-        fmt::format("tokenizer.json: gives token id {}, and the model's vocabulary has {}", id, model.vocab_size)};
+        fmt::format("the tokenizer: gives token id {}, and the model's vocabulary has {}", id, model.vocab_size)};
   }
   const auto bos = tokenizer.bos_id() ? tokenizer.bos_id() : model.bos_id;
   // One BOS, never two: a template's text may bring its own.

@@ -180,23 +180,8 @@ Result<ModelConfig> LoadConfig(const std::string& path) {
   return ParseConfig(file.text, file.where);
 }
 
-double YarnMscale(double factor, double mscale) { return factor <= 1.0 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0; }
-
-double SoftmaxScale(std::int64_t qk_head_dim, const RopeSpec& rope) {
-  const double scale = 1.0 / std::sqrt(static_cast<double>(qk_head_dim));
-  if (rope.scaling != RopeScaling::kYarn) return scale;
-  const double m = YarnMscale(rope.factor, rope.mscale_all_dim);  // 1 for mscale_all_dim 0
-  return scale * m * m;
-}
-
 double SoftmaxScale(const ModelConfig& config) {
-  return SoftmaxScale(config.qk_nope_head_dim + config.qk_rope_head_dim, config.rope);
-}
-
-double CosSinScale(const RopeSpec& rope) {
-  if (rope.scaling == RopeScaling::kLongrope) return rope.attention_factor;
-  if (rope.scaling != RopeScaling::kYarn) return 1.0;
-  return YarnMscale(rope.factor, rope.mscale) / YarnMscale(rope.factor, rope.mscale_all_dim);
+  return mla::SoftmaxScale(config.qk_nope_head_dim + config.qk_rope_head_dim, config.rope);
 }
 
 }  // namespace mla::contract

@@ -101,17 +101,8 @@ Result<ModelConfig> ParseConfig(std::string_view json_text, std::string_view whe
 // Reads DIR/config.json, or the file itself where path is one.
 Result<ModelConfig> LoadConfig(const std::string& path);
 
-// yarn's m(factor, mscale) = 0.1 mscale ln(factor) + 1, and 1 where factor <= 1 (YaRN, equation 22, with DeepSeek's
-// mscale).
-double YarnMscale(double factor, double mscale);
-// (N + P)^-1/2, times m(factor, mscale_all_dim)^2 for yarn with mscale_all_dim set. DeepSeek-V2, equation 46, and
-// DeepSeek's published code.
+// SoftmaxScale of the config's heads (mla/rope.h).
 double SoftmaxScale(const ModelConfig& config);
-// The same of heads with N + P = qk_head_dim.
-double SoftmaxScale(std::int64_t qk_head_dim, const RopeSpec& rope);
-// What cos and sin are multiplied by: m(factor, mscale) / m(factor, mscale_all_dim) for yarn, attention_factor for
-// longrope, else 1.
-double CosSinScale(const RopeSpec& rope);
 
 }  // namespace mla::contract
 

@@ -69,6 +69,12 @@ void ParseRouting(Fields* fields, const Family& family, MoeConfig* moe) {
   }
   moe->routed_scaling_factor = fields->Number("routed_scaling_factor", kScale);
   moe->norm_topk_prob = fields->Bool("norm_topk_prob");
+  // DeepSeek's published Hugging Face gates then leave the score as it is; its inference code, and transformers, make
+  // it 1.
+  if (moe->norm_topk_prob && moe->num_experts_per_tok == 1) {
+    fields->Fail("norm_topk_prob", "false with one expert a token (published codes disagree on what it does there)",
+                 "true");
+  }
   if (family.norm_drops_scale && moe->norm_topk_prob && moe->routed_scaling_factor != 1.0) {
     fields->Fail("norm_topk_prob",
                  "false, or routed_scaling_factor 1 (this family's published code drops the factor of normalised "
@@ -172,6 +178,7 @@ const char* TopkMethodName(TopkMethod method) {
 }
 
 void ParseMoe(Fields* fields, const Family& family, ModelConfig* config) {
+  if (!family.experts) return;  // fields of experts are then unknown ones
   const io::JsonValue* experts = fields->Take("n_routed_experts");
   const io::JsonValue* local = fields->TakeValue("num_local_experts");
   if (experts == nullptr && (local != nullptr || fields->TakeValue("num_experts_per_tok") != nullptr)) {

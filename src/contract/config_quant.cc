@@ -51,8 +51,12 @@ void ParseQuantization(Fields* top, ModelConfig* config) {
   // A static one comes with scales of activations, which this engine does not round.
   fields.OptionalWord("activation_scheme", {"dynamic"});
   ParseBlock(&fields, &fp8);
-  fp8.power_of_two_scales = fields.OptionalWord("scale_fmt", {"ue8m0"}).has_value();
-  for (const char* name : {"modules_to_not_convert", "ignored_layers"}) CheckNames(&fields, name);
+  fp8.power_of_two_scales = fields.OptionalWord("scale_fmt", {"ue8m0", "float"}) == "ue8m0";
+  for (const char* name : {"modules_to_not_convert", "modules_to_convert", "ignored_layers"}) {
+    CheckNames(&fields, name);
+  }
+  fields.OptionalBool("dequantize");  // what Hugging Face's loader should do with them
+  fields.OptionalWord("expert_dtype", {"fp8"});
   if (const std::string* unknown = fields.FirstUnknown()) {
     fields.FailText(
         fmt::format("quantization_config: expected no field {} with fp8, found one", io::Quoted(*unknown, 80)));

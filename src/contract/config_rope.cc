@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "contract/config_parts.h"
 #include "io/quote.h"
@@ -27,20 +28,25 @@ struct Scaling {
   std::optional<double> theta;
 };
 
+const char* TypeName(RopeScaling scaling) { return scaling == RopeScaling::kYarn ? "yarn" : "longrope"; }
+
 // "type" is the old word, "rope_type" the new one; exports between the two carry both.
-RopeScaling ParseType(Fields* fields) {
-  const std::vector<std::string_view> known = {"default", "yarn", "longrope"};
+RopeScaling ParseType(Fields* fields, const Family& family) {
+  std::vector<std::string_view> known = {"default"};
+  for (const RopeScaling scaling : family.rope_scalings) known.emplace_back(TypeName(scaling));
   const std::optional<std::string> old_word = fields->OptionalWord("type", known);
   const std::optional<std::string> new_word = fields->OptionalWord("rope_type", known);
   if (!old_word && !new_word) {
-    fields->Fail("rope_type", R"("default" or "yarn" or "longrope")", "nothing");
+    fields->Fail("rope_type", fmt::format("\"{}\"", fmt::join(known, "\" or \"")), "nothing");
   }
   if (old_word && new_word && *old_word != *new_word) {
     fields->Fail("rope_type", fmt::format("\"{}\" as in type", *old_word), fmt::format("\"{}\"", *new_word));
   }
   const std::string word = new_word.value_or(old_word.value_or("default"));
-  if (word == "yarn") return RopeScaling::kYarn;
-  return word == "longrope" ? RopeScaling::kLongrope : RopeScaling::kNone;
+  for (const RopeScaling scaling : family.rope_scalings) {
+    if (word == TypeName(scaling)) return scaling;
+  }
+  return RopeScaling::kNone;
 }
 
 void ParseYarn(Fields* fields, RopeSpec* spec) {
@@ -98,7 +104,7 @@ Scaling ParseScaling(Fields* top, const Family& family, const RopeDims& dims, st
     return scaling;
   }
   Fields fields = top->Inner(name, object);
-  scaling.spec.scaling = ParseType(&fields);
+  scaling.spec.scaling = ParseType(&fields, family);
   if (scaling.spec.scaling == RopeScaling::kYarn) ParseYarn(&fields, &scaling.spec);
   if (scaling.spec.scaling == RopeScaling::kLongrope) ParseLongrope(&fields, dims, &scaling.spec);
   scaling.theta = fields.OptionalNumber("rope_theta", kTheta);

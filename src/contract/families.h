@@ -18,6 +18,9 @@ struct Family {
   // there.
   std::optional<ScoringFunc> scoring_func = {};
   std::optional<TopkMethod> topk_method = {};
+  bool experts = true;  // false: its code has dense layers alone
+  // Rope types that its code has, beside "default".
+  std::span<const RopeScaling> rope_scalings = {};
   // What its configuration class fills in where a config leaves the field out.
   RopeLayout rope_layout = RopeLayout::kInterleaved;  // of rope_interleave
   std::optional<double> rope_theta = {};

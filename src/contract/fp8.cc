@@ -1,7 +1,6 @@
 #include "contract/fp8.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "base/check.h"
 #include "base/fp8.h"
@@ -11,12 +10,6 @@ namespace mla::contract {
 namespace {
 
 constexpr std::string_view kScaleSuffix = "_scale_inv";
-
-std::string ShapeText(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
-
-std::string Found(const io::Tensor& tensor) {
-  return fmt::format("{} of {} in {}", ShapeText(tensor.shape), tensor.dtype_name, io::Printable(tensor.file));
-}
 
 bool IsFp8(const io::Tensor& tensor) { return tensor.known_dtype && tensor.dtype == DType::kF8E4M3; }
 
@@ -55,20 +48,20 @@ std::optional<std::string> PlaceFault(const ModelConfig& config, const TensorSpe
                                       const io::Checkpoint& checkpoint) {
   const bool may_be_fp8 = config.fp8 && spec.product;
   if (tensor.shape != spec.shape || !(IsWide(tensor) || (may_be_fp8 && IsFp8(tensor)))) {
-    return fmt::format("{}: expected {} of {}, found {}", spec.name, ShapeText(spec.shape), Types(config, spec, tensor),
-                       Found(tensor));
+    return fmt::format("{}: expected {} of {}, found {}", spec.name, io::ShapeText(spec.shape),
+                       Types(config, spec, tensor), io::Describe(tensor));
   }
   if (!may_be_fp8) return std::nullopt;
   const std::string name = ScaleName(spec.name);
   const io::Tensor* scales = checkpoint.Find(name);
   if (!IsFp8(tensor)) {
     if (scales == nullptr) return std::nullopt;
-    return fmt::format("{}: expected {} of F8_E4M3 beside it, found {}", name, spec.name, Found(tensor));
+    return fmt::format("{}: expected {} of F8_E4M3 beside it, found {}", name, spec.name, io::Describe(tensor));
   }
   const std::vector<std::int64_t> shape = ScaleShape(*config.fp8, spec.shape);
   if (scales != nullptr && MayScale(*scales) && scales->shape == shape) return std::nullopt;
-  return fmt::format("{}: expected {} of F32, BF16 or F8_E8M0, found {}", name, ShapeText(shape),
-                     scales == nullptr ? "nothing" : Found(*scales));
+  return fmt::format("{}: expected {} of F32, BF16 or F8_E8M0, found {}", name, io::ShapeText(shape),
+                     scales == nullptr ? "nothing" : io::Describe(*scales));
 }
 
 BlockScales ScalesOf(const ModelConfig& config, const io::Tensor& tensor, const io::Checkpoint& checkpoint) {

@@ -183,12 +183,6 @@ Totals CountAll(const ModelConfig& config) {
   return totals;
 }
 
-std::string ShapeText(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
-
-std::string Found(const io::Tensor& tensor) {
-  return fmt::format("{} of {} in {}", ShapeText(tensor.shape), tensor.dtype_name, io::Printable(tensor.file));
-}
-
 // Tables that older exports carry and that follow from the config.
 bool IsHarmless(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
 
@@ -265,7 +259,7 @@ TensorReport CheckTensors(const ModelConfig& config, const io::Checkpoint& check
     if (tensor != nullptr) {
       if (auto fault = PlaceFault(config, spec, *tensor, checkpoint)) report.mismatched.push_back(std::move(*fault));
     } else if (spec.required) {
-      report.missing.push_back(fmt::format("{}: expected {}", spec.name, ShapeText(spec.shape)));
+      report.missing.push_back(fmt::format("{}: expected {}", spec.name, io::ShapeText(spec.shape)));
     }
   }
   std::sort(names.begin(), names.end());
@@ -277,7 +271,7 @@ TensorReport CheckTensors(const ModelConfig& config, const io::Checkpoint& check
     // Scales were looked at with their product; a product that is not there is what is missing.
     const std::optional<std::string_view> product = ProductOf(tensor.name);
     if (config.fp8 && product && std::binary_search(products.begin(), products.end(), *product)) continue;
-    report.extra.push_back(fmt::format("{} {}", io::Printable(tensor.name), Found(tensor)));
+    report.extra.push_back(fmt::format("{} {}", io::Printable(tensor.name), io::Describe(tensor)));
   }
   return report;
 }

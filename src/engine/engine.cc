@@ -414,6 +414,7 @@ MemoryPlan Engine::memory() const {
 }
 
 std::int64_t Engine::context() const { return impl_->sizes.options.context; }
+std::uint64_t Engine::rope_fingerprint() const { return RopeFingerprint(impl_->model.impl().config.rope, context()); }
 std::int64_t Engine::cache_bytes_per_token() const { return impl_->sizes.layout.bytes_per_token(); }
 std::int64_t Engine::free_pages() const { return impl_->pool.free_pages(); }
 const char* Engine::kernels() const { return impl_->transformer->kernels(); }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/check.h"
 #include "io/file.h"
@@ -111,6 +112,12 @@ std::int64_t Tensor::elements() const {
   std::int64_t product = 1;
   for (const std::int64_t dim : shape) product *= dim == 0 ? 1 : dim;
   return std::find(shape.begin(), shape.end(), 0) == shape.end() ? product : 0;
+}
+
+std::string ShapeText(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+std::string Describe(const Tensor& tensor) {
+  return fmt::format("{} of {} in {}", ShapeText(tensor.shape), tensor.dtype_name, Printable(tensor.file));
 }
 
 struct Checkpoint::Impl {

@@ -33,6 +33,11 @@ struct Tensor {
   std::int64_t elements() const;
 };
 
+// "[2048, 256]".
+std::string ShapeText(const std::vector<std::int64_t>& shape);
+// "[2048, 256] of BF16 in FILE", for messages.
+std::string Describe(const Tensor& tensor);
+
 class Checkpoint {
  public:
   // Opens DIR/model.safetensors.index.json with its shards, or DIR/model.safetensors, or exactly one *.safetensors

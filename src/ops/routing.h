@@ -8,12 +8,10 @@ namespace mla::ops {
 
 // How logits become scores: softmax over all experts, or each one's sigmoid.
 enum class Scoring : std::uint8_t { kSoftmax, kSigmoid };
-// How experts are picked (contract/config.h's TopkMethod):
-//   kGreedy        the top_k best scores
-//   kGroupLimited  the same within the topk_group groups with the largest best score (DeepSeek-V2 report,
-//   section 2.2.2) kNoauxTc       the same by score + bias, a group counting the sum of its two best (DeepSeek-V3
-//   report, equations 12
-//                  to 16)
+// How experts are picked (contract/config.h's TopkMethod). kGreedy: the top_k best scores.
+// kGroupLimited: the same within the topk_group groups with the largest best score (DeepSeek-V2 report, section 2.2.2).
+// kNoauxTc: the same by score + bias, a group counting the sum of its two best (DeepSeek-V3 report, equations 12 to
+// 16).
 enum class TopK : std::uint8_t { kGreedy, kGroupLimited, kNoauxTc };
 
 // The weight of a chosen expert is its score, without the bias, normalised over the chosen where norm_topk_prob, times

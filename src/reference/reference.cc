@@ -65,7 +65,7 @@ Result<ReferenceModel> ReferenceModel::Load(const contract::ModelConfig& config,
   auto impl = std::make_unique<Impl>();
   impl->config = config;
   MLA_ASSIGN_OR_RETURN(impl->weights, LoadWeights(config, checkpoint));
-  impl->frequencies = RopeFrequencies(config.rope, context > 0 ? context : config.max_position_embeddings);
+  impl->frequencies = RopeFrequencies(config.rope, context);
   return ReferenceModel(std::move(impl));
 }
 

@@ -18,10 +18,11 @@ namespace mla::reference {
 class ReferenceModel {
  public:
   // Widens every tensor to float64. RequireTensors has passed on (config, checkpoint); both may go afterwards.
-  // `context` is the length that will be served: longrope's factors follow from it (RopeSpec); 0: the model's own.
+  // `context` is the length that will be served: longrope's factors follow from it (RopeSpec), and
+  // nothing else does.
   // Fails where memory for 8 bytes a parameter can't be had.
   static Result<ReferenceModel> Load(const contract::ModelConfig& config, const io::Checkpoint& checkpoint,
-                                     std::int64_t context = 0);
+                                     std::int64_t context);
 
   ReferenceModel(ReferenceModel&&) noexcept;
   ReferenceModel& operator=(ReferenceModel&&) noexcept;

@@ -267,14 +267,19 @@ void Bpe::MergeAt(std::int32_t at, std::string_view word, Scratch& scratch) cons
   }
 }
 
-void Bpe::KeepOutOfWords(std::vector<std::int32_t> ids) {
-  not_words_ = std::move(ids);
-  std::sort(not_words_.begin(), not_words_.end());
+void Bpe::KeepOutOfText(std::vector<std::int32_t> ids) {
+  not_from_text_ = std::move(ids);
+  std::sort(not_from_text_.begin(), not_from_text_.end());
+  for (Right& right : rights_) {
+    if (right.rank == kNoMerge) continue;
+    const std::int32_t id = entries_[static_cast<std::size_t>(result_[right.rank])].id;
+    if (std::binary_search(not_from_text_.begin(), not_from_text_.end(), id)) right.rank = kNoMerge;
+  }
 }
 
 bool Bpe::AppendWhole(std::string_view word, std::vector<std::int32_t>& ids) const {
   const std::int32_t id = kind_ == Kind::kByteLevel ? Find(ToByteLevel(word)) : Find(word);
-  if (id < 0 || std::binary_search(not_words_.begin(), not_words_.end(), id)) return false;
+  if (id < 0 || std::binary_search(not_from_text_.begin(), not_from_text_.end(), id)) return false;
   ids.push_back(id);
   return true;
 }

@@ -42,7 +42,7 @@ class Bpe {
   // kLongestRanked bytes.
   static Result<Bpe> MakeRanked(std::vector<BpeEntry> entries, std::string_view where);
   // A look-up costs its length. The longest token of published files has some hundred bytes.
-  static constexpr std::size_t kLongestRanked = 4096;
+  static constexpr std::size_t kLongestRanked = 512;
 
   // What becomes of a character that is no entry.
   struct UnknownCharacters {
@@ -68,11 +68,12 @@ class Bpe {
     std::vector<std::uint64_t> heap;
   };
 
-  // From now on a word that is spelled like one of these entries is not taken for it as a whole: a special token's name
-  // in a user's text is text.
-  void KeepOutOfWords(std::vector<std::int32_t> ids);
+  // From now on no word is one of these entries as a whole, and no merge makes one: a special token's name in a user's
+  // text is text.
+  void KeepOutOfText(std::vector<std::int32_t> ids);
 
-  // Appends the ids of a word (at most 2^31 - 1 bytes) in O(n log n).
+  // Appends the ids of a word (at most 2^31 - 1 bytes) in O(n log n), times the length of a
+  // token where ranks are ids.
   void Encode(std::string_view word, Scratch& scratch, std::vector<std::int32_t>& ids) const;
 
   // The id of that spelling, or -1.
@@ -113,7 +114,7 @@ class Bpe {
   std::vector<std::int32_t> byte_entry_;    // [256], -1 where there is none
   Kind kind_;
   bool whole_words_ = false;
-  std::vector<std::int32_t> not_words_;  // ids, sorted
+  std::vector<std::int32_t> not_from_text_;  // ids, sorted
   // kRanked
   std::unordered_map<std::string_view, std::int32_t> index_;  // of entries_, whose strings don't move
   std::size_t longest_ = 0;

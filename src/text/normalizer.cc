@@ -23,7 +23,11 @@ Result<std::string> Normalizer::Apply(std::string_view text) const {
     if (bytes > kMaxBytes) {
       return Error{fmt::format("expected at most {} bytes after the normalizer, found up to {}", kMaxBytes, bytes)};
     }
-    result = step.from.empty() ? step.to + result : Replaced(result, step);
+    if (step.from.empty()) {
+      result.insert(0, step.to);
+    } else {
+      result = Replaced(result, step);
+    }
   }
   return result;
 }

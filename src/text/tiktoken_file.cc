@@ -33,7 +33,9 @@ constexpr std::array<std::string_view, 8> kAlternatives = {
     R"(\s+(?!\S))",
     R"(\s+)"};
 // The same code: so many ids after the vocabulary are special tokens, those without a name too.
+// tokenization_moonshot.py has two more; they are taken where the config names them.
 constexpr std::int32_t kSpecialIds = 256;
+constexpr std::int32_t kMoreSpecialIds = 2;
 
 std::optional<unsigned> Base64Digit(char c) {
   if (c >= 'A' && c <= 'Z') return c - 'A';
@@ -126,6 +128,26 @@ std::string_view CodeOf(const io::JsonValue& config) {
   return dashes == std::string_view::npos ? name : name.substr(dashes + 2);
 }
 
+// Whether the code's list is kAlternatives: these strings, in this order, with nothing between them but what separates
+// strings of a list.
+Status CheckPattern(std::string_view code, std::string_view where) {
+  const std::size_t begin = code.find(kAlternatives[0]);
+  std::size_t at = begin;
+  for (const std::string_view alternative : kAlternatives) {
+    const std::size_t found = at == std::string_view::npos ? at : code.find(alternative, at);
+    // A separator is white space, quotes, a comma, and Python's prefix of raw strings.
+    if (found == std::string_view::npos ||
+        code.substr(at, found - at).find_first_not_of(" \t\r\n\"',r") != std::string_view::npos) {
+      return Error{fmt::format("{}: expected the split pattern of Kimi K2, found no {} in its place", where,
+                               io::Quoted(alternative, 120))};
+    }
+    at = found + alternative.size();
+  }
+  const std::size_t end = code.find_first_not_of(" \t\r\n\"',", at);
+  if (end != std::string_view::npos && code[end] == ']') return {};
+  return Error{fmt::format("{}: expected the split pattern of Kimi K2, found more behind its last alternative", where)};
+}
+
 // Whether this is Moonshot's class: by its name, by its code's name where the config has one, and by that code where
 // the folder has it.
 Status CheckClass(const std::string& dir, const io::JsonValue* config) {
@@ -149,12 +171,7 @@ Status CheckClass(const std::string& dir, const io::JsonValue* config) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return {};
   MLA_ASSIGN_OR_RETURN(const std::string text, io::ReadFile(path, std::int64_t{1} << 20));
-  for (const std::string_view alternative : kAlternatives) {
-    if (text.find(alternative) != std::string::npos) continue;
-    return Error{fmt::format("{}: expected the split pattern of Kimi K2, found no {} in it", io::Printable(path),
-                             io::Quoted(alternative, 120))};
-  }
-  return {};
+  return CheckPattern(text, io::Printable(path));
 }
 
 // One entry of added_tokens_decoder: its id is the key.
@@ -162,9 +179,10 @@ Result<AddedToken> ParseSpecial(const std::string& key, const io::JsonValue& val
                                 std::string_view where) {
   const std::string path = "added_tokens_decoder." + io::Printable(key, 40);
   const std::optional<std::int32_t> id = FromDecimal(key);
-  if (!id || *id < first || *id >= first + kSpecialIds) {
+  const std::int32_t last = first + kSpecialIds + kMoreSpecialIds - 1;
+  if (!id || *id < first || *id > last) {
     return Error{fmt::format("{}: {}: expected an id from {} to {}, the {} after the vocabulary of tiktoken.model",
-                             where, path, first, first + kSpecialIds - 1, kSpecialIds)};
+                             where, path, first, last, kSpecialIds + kMoreSpecialIds)};
   }
   if (!value.is_object()) return Mismatch(where, path, "an object", &value);
   AddedToken token;
@@ -190,9 +208,14 @@ Result<std::vector<AddedToken>> SpecialTokens(const io::JsonValue& config, std::
   for (const auto& [key, value] : named->members) {
     MLA_ASSIGN_OR_RETURN(AddedToken token, ParseSpecial(key, value, first, where));
     const auto at = static_cast<std::size_t>(token.id - first);
-    tokens[at] = std::move(token);
+    if (at < tokens.size()) {
+      tokens[at] = std::move(token);
+    } else {
+      tokens.push_back(std::move(token));
+    }
   }
   std::vector<const AddedToken*> sorted;
+  sorted.reserve(tokens.size());
   for (const AddedToken& token : tokens) sorted.push_back(&token);
   std::sort(sorted.begin(), sorted.end(), [](const auto* a, const auto* b) { return a->content < b->content; });
   for (std::size_t i = 1; i < sorted.size(); ++i) {

@@ -161,10 +161,11 @@ Result<text::TokenizerFile> ReadVocabulary(const std::string& dir, const std::op
   if (!Exists(path)) {
     if (Exists(dir + "/tiktoken.model")) return text::ReadTiktokenFile(dir, config ? &*config : nullptr);
     if (Exists(dir + "/tokenizer.model")) {
-      return Error{fmt::format(
-          "{}: expected a tokenizer.json or tiktoken.model beside it, found neither; a tokenizer.json can be "
-          "exported with transformers: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)",
-          io::Printable(dir + "/tokenizer.model"))};
+      return Error{
+          fmt::format("{}: expected a tokenizer.json or tiktoken.model beside it, found neither; transformers, "
+                      "with sentencepiece and protobuf installed, exports a tokenizer.json: "
+                      "AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)",
+                      io::Printable(dir + "/tokenizer.model"))};
     }
   }
   MLA_ASSIGN_OR_RETURN(const io::JsonValue root, io::ReadJsonFile(path));

@@ -322,12 +322,12 @@ Result<AddedTokenFinder> MakeFinder(const std::vector<AddedToken>& added, bool n
   return AddedTokenFinder(std::move(tokens));
 }
 
-void KeepSpecialsOutOfWords(const std::vector<AddedToken>& added, Bpe& bpe) {
+void KeepSpecialsOutOfText(const std::vector<AddedToken>& added, Bpe& bpe) {
   std::vector<std::int32_t> ids;
   for (const AddedToken& token : added) {
     if (token.special) ids.push_back(token.id);
   }
-  bpe.KeepOutOfWords(std::move(ids));
+  bpe.KeepOutOfText(std::move(ids));
 }
 
 }  // namespace
@@ -355,7 +355,7 @@ Result<TokenizerFile> ParseTokenizerFile(const io::JsonValue& root, std::string_
   }
   MLA_ASSIGN_OR_RETURN(Bpe bpe, ParseModel(root.Find("model"), byte_level, where));
   MLA_ASSIGN_OR_RETURN(std::vector<AddedToken> added, ParseAddedTokens(root.Find("added_tokens"), bpe, where));
-  KeepSpecialsOutOfWords(added, bpe);
+  KeepSpecialsOutOfText(added, bpe);
   MLA_ASSIGN_OR_RETURN(AddedTokenFinder first_pass, MakeFinder(added, false, normalizer, where));
   MLA_ASSIGN_OR_RETURN(AddedTokenFinder second_pass, MakeFinder(added, true, normalizer, where));
   TokenizerFile file{std::move(bpe),        std::move(added),         std::move(first_pass), std::move(second_pass),

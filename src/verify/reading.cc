@@ -210,8 +210,9 @@ class Contest {
         losses_(readings_.size()),
         done_(readings_.size()) {}
 
+  // All are, or one was against the config.
   bool Decided() const {
-    return std::all_of(done_.begin(), done_.end(), [](char done) { return done != 0; });
+    return lost_ || std::all_of(done_.begin(), done_.end(), [](char done) { return done != 0; });
   }
   std::int64_t tokens() const { return std::ssize(read_.of[0]); }
 
@@ -223,6 +224,7 @@ class Contest {
       const Difference d = Compare(read_, losses_[i]);
       // Looked at after every window: more is asked of an early decision.
       done_[i] = d.tokens >= kWindow - 1 && d.Clear(2 * kErrors) && std::abs(d.mean) > kMargin ? 1 : 0;
+      lost_ |= done_[i] != 0 && d.mean < 0;
     }
     return {};
   }
@@ -239,6 +241,7 @@ class Contest {
   Losses read_;
   std::vector<Losses> losses_;
   std::vector<char> done_;
+  bool lost_ = false;
 };
 
 }  // namespace

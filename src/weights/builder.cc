@@ -142,16 +142,14 @@ std::optional<KvBWeights> Builder::KvB(const std::string& name, const MlaDims& d
     status_ = source.error();
     return std::nullopt;
   }
-  if (HasNan(*source, 0, tensor.shape[0], dims.kv_lora_rank)) {
-    status_ = Error{contract::NanCodeFault(tensor)};
-    return std::nullopt;
-  }
   auto packed = KvBWeights::Pack(dims, tensor.dtype, tensor.data, keep_, *executor_,
                                  contract::ScalesOf(*config_, tensor, *checkpoint_));
   Read(tensor.bytes);
   checkpoint_->Drop(tensor);
   if (!packed.ok()) {
-    status_ = packed.error();
+    // Pack does not know the tensor's name.
+    const bool nan = HasNan(*source, 0, tensor.shape[0], dims.kv_lora_rank);
+    status_ = nan ? Error{contract::NanCodeFault(tensor)} : packed.error();
     return std::nullopt;
   }
   return std::move(packed).value();

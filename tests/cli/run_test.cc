@@ -1,4 +1,5 @@
 // mla run on the demo: what it prints, where prompts come from, how it ends.
+#include <cmath>
 #include <fstream>
 #include <string>
 
@@ -39,6 +40,34 @@ TEST(Run, ContinuesATextInEveryMode) {
       EXPECT_NEAR(j["prompt_logprobs"][i].get<double>(), golden["next_logprobs"][i].get<double>(), 1e-4)
           << mode << " " << i;
     }
+  }
+}
+
+// LongRoPE's factors follow from the context, in the float64 reference as in the engine: --max-tokens or --ctx past the
+// original window of 64 tokens turn every position by the long ones.
+TEST(Run, LongropeFollowsTheContextInEveryMode) {
+  const std::string model = std::string(MLA_SOURCE_DIR) + "/tests/conformance/data/minicpm3_stretched";
+  const auto run = [&](const std::string& mode, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {
+        "run",        model, "--ids",     "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18",
+        "--mode",     mode,  "--weights", "f32",
+        "--kv-dtype", "f32", "--json",    "--quiet"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const ProcessResult result = Mla(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return Json::parse(result.out, nullptr, false);
+  };
+  const Json shorter = run("explicit", {"--max-tokens", "2"});
+  const Json longer = run("explicit", {"--max-tokens", "2", "--ctx", "100"});
+  EXPECT_NE(shorter["rope_fingerprint"], longer["rope_fingerprint"]);
+  const auto first = [](const Json& j) { return j["logprobs"][0].get<double>(); };
+  EXPECT_GT(std::fabs(first(shorter) - first(longer)), 1e-3);
+  for (const char* mode : {"absorb", "mha"}) {
+    const Json within = run(mode, {"--max-tokens", "2"});
+    EXPECT_NEAR(first(within), first(shorter), 1e-4) << mode;
+    EXPECT_EQ(within["rope_fingerprint"], shorter["rope_fingerprint"]);
+    EXPECT_NEAR(first(run(mode, {"--max-tokens", "2", "--ctx", "100"})), first(longer), 1e-4) << mode;
+    EXPECT_NEAR(first(run(mode, {"--max-tokens", "80"})), first(longer), 1e-4) << mode;
   }
 }
 

@@ -40,6 +40,11 @@ TEST(ConfigQuant, BlocksOfFp8) {
   const Fp8Config odd =
       Good(R"({"quant_method": "fp8", "weight_block_size": [1, 77], "scale_fmt": null, "fmt": "float8_e4m3fn",
                "modules_to_not_convert": ["lm_head", "model.layers.0.mlp.gate"], "ignored_layers": null})");
+  // As transformers 5 saves it.
+  EXPECT_FALSE(Good(R"({"quant_method": "fp8", "weight_block_size": [128, 128], "activation_scheme": "dynamic",
+                        "dequantize": false, "modules_to_not_convert": null, "modules_to_convert": null,
+                        "scale_fmt": "float", "expert_dtype": "fp8"})")
+                   .power_of_two_scales);
   EXPECT_EQ(odd.block_rows, 1);
   EXPECT_EQ(odd.block_columns, 77);
   EXPECT_FALSE(Parse("null")->fp8.has_value());
@@ -71,7 +76,9 @@ TEST(ConfigQuant, EverythingElseIsRefusedByName) {
       {blocks("128"), "found 128"},
       {fp8(R"("fmt": "e5m2")"), R"(quantization_config.fmt: expected "e4m3" or "float8_e4m3fn", found "e5m2")"},
       {fp8(R"("activation_scheme": "static")"), R"(activation_scheme: expected "dynamic", found "static")"},
-      {fp8(R"("scale_fmt": "float")"), R"(scale_fmt: expected "ue8m0", found "float")"},
+      {fp8(R"("scale_fmt": "int")"), R"(scale_fmt: expected "ue8m0" or "float", found "int")"},
+      {fp8(R"("expert_dtype": "fp4")"), R"(expert_dtype: expected "fp8", found "fp4")"},
+      {fp8(R"("dequantize": 1)"), "dequantize: expected true or false"},
       {fp8(R"("ignored_layers": "lm_head")"), "ignored_layers: expected a list of names, or null, found"},
       {fp8(R"("modules_to_not_convert": ["a", 1])"), "modules_to_not_convert: expected a list of names"},
       {fp8(R"("kv_cache_scheme": {})"),

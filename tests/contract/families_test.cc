@@ -99,6 +99,25 @@ TEST(Families, V2RefusesToNormaliseAndScale) {
   EXPECT_EQ(Fault(Doc().Set("model_type", R"("kimi_k2")")), "");
 }
 
+// Published codes disagree: with one expert a token its weight would be 1, or the score.
+TEST(Families, OneExpertIsNotNormalised) {
+  EXPECT_THAT(Fault(Doc().Set("num_experts_per_tok", "1")),
+              HasSubstr("norm_topk_prob: expected false with one expert a token"));
+  EXPECT_EQ(Fault(Doc().Set("num_experts_per_tok", "1").Set("norm_topk_prob", "false")), "");
+}
+
+// A family takes what its own code has.
+TEST(Families, WhatACodeLacksIsRefused) {
+  const std::string lists =
+      R"({"type": "longrope", "short_factor": [1, 1, 1, 1], "long_factor": [2, 2, 2, 2],
+          "original_max_position_embeddings": 1024})";
+  EXPECT_THAT(Fault(Doc().Set("rope_scaling", lists)),
+              HasSubstr(R"(rope_scaling.type: expected "default" or "yarn", found "longrope")"));
+  EXPECT_THAT(Fault(MiniCpm3().Set("rope_scaling", Doc::Yarn())),
+              HasSubstr(R"(rope_scaling.type: expected "default" or "longrope", found "yarn")"));
+  EXPECT_THAT(Fault(MiniCpm3().Set("n_routed_experts", "8")), HasSubstr(R"("n_routed_experts": expected no such)"));
+}
+
 TEST(Families, MiniCpm3) {
   const ModelConfig c = Good(MiniCpm3());
   EXPECT_EQ(c.rope.layout, RopeLayout::kHalfSplit);

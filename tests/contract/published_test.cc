@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "contract/config.h"
+#include "contract/families.h"
 #include "contract/outline.h"
 #include "contract/tensors.h"
 
@@ -98,12 +99,32 @@ TEST(Published, ParametersAreAsPublished) {
   }
 }
 
+// A family that can be run has no row of the others' table: that row's blocker would win.
+TEST(Outline, NoFamilyIsInBothTables) {
+  for (const Family& family : Families()) {
+    const auto outline = ParseOutline(R"({"model_type": ")" + std::string(family.model_type) + "\"}", "x");
+    ASSERT_FALSE(outline.ok()) << family.model_type;
+    EXPECT_THAT(outline.error().message, HasSubstr("of a family that can be run"));
+  }
+}
+
 TEST(Outline, AFaultOfARunnableConfigStaysOne) {
   const std::string v3 = R"({"model_type": "deepseek_v3", "num_hidden_layers": 2})";
   EXPECT_FALSE(ParseOutline(v3, "config.json").ok());
   EXPECT_FALSE(ParseOutline(R"({"model_type": "llama"})", "config.json").ok());
   EXPECT_FALSE(ParseOutline(R"({"text_config": 3})", "config.json").ok());
   EXPECT_FALSE(ParseOutline("[]", "config.json").ok());
+  // Kimi-Linear's list of layers is read of it alone, and must be one.
+  const std::string linear =
+      R"({"model_type": "kimi_linear", "num_hidden_layers": 4, "num_attention_heads": 2, "kv_lora_rank": 8,
+          "qk_nope_head_dim": 4, "qk_rope_head_dim": 4, "v_head_dim": 4, "mla_use_nope": true, "linear_attn_config": )";
+  EXPECT_EQ(ParseOutline(linear + R"({"full_attn_layers": [2, 4]}})", "x").value().latent_layers, 2);
+  for (const char* wrong : {"{}}", R"({"full_attn_layers": 2}})", R"({"full_attn_layers": [0]}})",
+                            R"({"full_attn_layers": [5]}})", R"({"full_attn_layers": [1, 2, 3, 4, 1]}})"}) {
+    const Result<Outline> outline = ParseOutline(linear + wrong, "x");
+    ASSERT_FALSE(outline.ok()) << wrong;
+    EXPECT_THAT(outline.error().message, HasSubstr("linear_attn_config.full_attn_layers: expected a list")) << wrong;
+  }
   const Result<Outline> missing =
       ParseOutline(R"({"model_type": "deepseek_v32", "num_hidden_layers": 2})", "config.json");
   ASSERT_FALSE(missing.ok());

@@ -25,14 +25,20 @@ struct Case {
 };
 void PrintTo(const Case& c, std::ostream* os) { *os << c.name; }
 
-const std::vector<Case> kCases = {
-    {"demo", DType::kBF16}, {"experts", DType::kF32}, {"odd", DType::kBF16}, {"half_split", DType::kF32}};
+const std::vector<Case> kCases = {{"demo", DType::kBF16},
+                                  {"experts", DType::kF32},
+                                  {"odd", DType::kBF16},
+                                  {"half_split", DType::kF32},
+                                  // Scaled residuals and longrope; softmax within groups.
+                                  {"minicpm3_stretched", DType::kBF16},
+                                  {"deepseek_v2", DType::kF32}};
 
 Model Make(const std::string& name) {
   if (name == "experts") return TinyModel(TinyOptions{}, 3);
   if (name == "odd") return TinyModel(OddOptions(), 4, WeightDType::kBF16);
   if (name == "half_split") return TinyModel(HalfSplitOptions(), 5, WeightDType::kBF16);
-  return LoadModel(DemoDir(), WeightDType::kBF16);
+  if (name == "demo") return LoadModel(DemoDir(), WeightDType::kBF16);
+  return LoadModel(std::string(MLA_SOURCE_DIR) + "/tests/conformance/data/" + name, WeightDType::kBF16);
 }
 
 const Model& ModelOf(const std::string& name) {

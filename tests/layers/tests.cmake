@@ -1,1 +1,2 @@
 mla_test(layers transformer)
+mla_test(layers fp8)

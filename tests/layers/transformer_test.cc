@@ -34,7 +34,8 @@ Loaded Load(const TinyOptions& options, std::uint64_t seed, DType source, int sh
   const auto config = Need(contract::LoadConfig(dir.path()));
   const auto checkpoint = Need(io::Checkpoint::Open(dir.path()));
   Need(contract::RequireTensors(config, checkpoint));
-  return {LoadModel(dir.path(), WeightDType::kF32), Need(reference::ReferenceModel::Load(config, checkpoint))};
+  return {LoadModel(dir.path(), WeightDType::kF32),
+          Need(reference::ReferenceModel::Load(config, checkpoint, config.max_position_embeddings))};
 }
 
 // |production - reference| / |reference| of each row, the worst of them.

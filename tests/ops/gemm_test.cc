@@ -118,7 +118,8 @@ TEST_P(GemmTest, IsTheProductWithinItsRoundings) {
   }
 }
 
-TEST_P(GemmTest, AddAddsTheWholeSumInOneRounding) {
+// y = fl(scale * sum), or fl(y + fl(scale * sum)): bit for bit, in whole panels and in the last one.
+TEST_P(GemmTest, ScaleAndAddRoundTheWholeSumOnceEach) {
   constexpr std::int64_t kN = 83;
   constexpr std::int64_t kK = 40;
   const Activations x(9, kK, kK, 1);
@@ -128,10 +129,20 @@ TEST_P(GemmTest, AddAddsTheWholeSumInOneRounding) {
     for (const std::int64_t m : {1, 9}) {
       std::vector<float> sum(static_cast<std::size_t>(m * kN), kQuietNan);  // overwritten, not added to
       const auto before = testing::RandomFloats(m * kN, 3);
-      std::vector<float> y = before;
       Run({.x = x.Row(0), .ldx = x.ld, .y = sum.data(), .ldy = kN, .m = m, .w = packed.matrix});
-      Run({.x = x.Row(0), .ldx = x.ld, .y = y.data(), .ldy = kN, .m = m, .w = packed.matrix, .add = true});
-      for (std::size_t i = 0; i < y.size(); ++i) ASSERT_EQ(y[i], before[i] + sum[i]);
+      for (const float scale : {1.0F, 0.1778F, -3.0F}) {
+        for (const bool add : {false, true}) {
+          std::vector<float> y = before;
+          GemmProblem p{.x = x.Row(0), .ldx = x.ld, .y = y.data(), .ldy = kN, .m = m, .w = packed.matrix};
+          p.add = add;
+          p.scale = scale;
+          Run(p);
+          for (std::size_t i = 0; i < y.size(); ++i) {
+            const float scaled = sum[i] * scale;
+            ASSERT_EQ(y[i], add ? before[i] + scaled : scaled) << scale << (add ? " add" : "") << " at " << i;
+          }
+        }
+      }
     }
   }
 }

@@ -29,7 +29,7 @@ inline contract::ModelConfig DemoConfig() { return Must(contract::LoadConfig(Dem
 inline reference::ReferenceModel DemoModel(const contract::ModelConfig& config) {
   const auto checkpoint = Must(io::Checkpoint::Open(DemoDir()));
   Must(contract::RequireTensors(config, checkpoint));
-  return Must(reference::ReferenceModel::Load(config, checkpoint));
+  return Must(reference::ReferenceModel::Load(config, checkpoint, config.max_position_embeddings));
 }
 
 inline const io::JsonValue& Golden() {

@@ -392,7 +392,7 @@ TEST(Load, FailsWhereMemoryCantBeHad) {
   if (refused) GTEST_SKIP() << "no file of this length here: " << refused.message();
   const auto checkpoint = testing::Must(io::Checkpoint::Open(path));
   testing::Must(contract::RequireTensors(config, checkpoint));
-  const auto model = ReferenceModel::Load(config, checkpoint);
+  const auto model = ReferenceModel::Load(config, checkpoint, config.max_position_embeddings);
   ASSERT_FALSE(model.ok());
   EXPECT_NE(model.error().message.find("needs 2199"), std::string::npos) << model.error().message;
   // Refused before any allocation: the message says what there was.

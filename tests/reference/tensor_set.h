@@ -119,7 +119,7 @@ class TensorSet {
     Save(path, dtype);
     const auto checkpoint = Must(io::Checkpoint::Open(path));
     Must(contract::RequireTensors(config, checkpoint));
-    return Must(reference::ReferenceModel::Load(config, checkpoint));
+    return Must(reference::ReferenceModel::Load(config, checkpoint, config.max_position_embeddings));
   }
 
  private:

@@ -17,6 +17,7 @@ using Words = std::vector<std::string>;
 
 std::vector<BpeEntry> Entries(const Words& words) {
   std::vector<BpeEntry> entries;
+  entries.reserve(256 + words.size());
   for (int byte = 0; byte < 256; ++byte) entries.push_back({testing::ByteLetter(byte), byte});
   for (const std::string& word : words) entries.push_back({word, static_cast<std::int32_t>(entries.size())});
   return entries;
@@ -170,12 +171,12 @@ TEST(Bpe, RankedAgreesWithTheDefinitionOnRandomVocabularies) {
 TEST(Bpe, RankedWordOfAMegabyteMergesToTheEnd) {
   std::mt19937 random(3);
   Words words;
-  for (std::string half = "aa"; half.size() <= 1024; half += half) words.push_back(half);
+  for (std::string half = "aa"; half.size() <= 512; half += half) words.push_back(half);
   std::vector<BpeEntry> entries = Ranked({}, random);
   for (const std::string& word : words) entries.push_back({word, static_cast<std::int32_t>(entries.size())});
   const auto bpe = Bpe::MakeRanked(entries, "test");
   ASSERT_TRUE(bpe.ok());
-  EXPECT_EQ(Encode(*bpe, std::string(std::size_t{1} << 20, 'a')), std::vector<std::int32_t>(1024, 265));
+  EXPECT_EQ(Encode(*bpe, std::string(std::size_t{1} << 20, 'a')), std::vector<std::int32_t>(2048, 264));
 }
 
 TEST(Bpe, RankedRefusals) {
@@ -187,7 +188,7 @@ TEST(Bpe, RankedRefusals) {
   std::vector<BpeEntry> entries = Ranked({std::string(Bpe::kLongestRanked, 'a')}, random);
   EXPECT_EQ(message(entries), "accepted");
   EXPECT_EQ(message(Ranked({std::string(Bpe::kLongestRanked + 1, 'a')}, random))
-                .rfind("F: expected tokens of at most 4096 bytes, found one of 4097", 0),
+                .rfind("F: expected tokens of at most 512 bytes, found one of 513", 0),
             0U);
   const auto last = std::find_if(entries.begin(), entries.end(), [](const BpeEntry& e) { return e.token == "\x7F"; });
   last->token = "\x7F\x7F";
@@ -252,8 +253,10 @@ TEST(Bpe, WordsOfCharactersAsAWhole) {
   const Words words = {"a", "b", "c", "ab", "abc", "<unk>"};
   auto bpe = OfCharacters(words, {{"a", "b"}}, {false, "<unk>", false}, true);
   EXPECT_EQ(Parts(bpe, words, "abc"), "abc|");
-  bpe->KeepOutOfWords({4});
+  bpe->KeepOutOfText({4});
   EXPECT_EQ(Parts(bpe, words, "abc"), "ab|c|");
+  bpe->KeepOutOfText({3});
+  EXPECT_EQ(Parts(bpe, words, "abab"), "a|b|a|b|");
 }
 
 // A text without spaces is one word there.

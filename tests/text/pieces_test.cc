@@ -150,7 +150,11 @@ TEST(Pieces, Metaspace) {
   EXPECT_EQ(parts(R"("prepend_scheme": "never", "split": true)", "<s>\u2581a\u2581\u2581a"), "<s>|_a|_|_a|");
 }
 
-TEST(Pieces, ASpecialTokensNameIsNoWholeWord) {
+TEST(Pieces, ASpecialTokensNameIsTextUnlessParsed) {
+  Pieces merged;
+  merged.added = testing::Added("ab", 261, true);
+  EXPECT_EQ(Parts(merged.Load(), "ab", kText), "_a|b|");
+  EXPECT_EQ(Parts(merged.Load(), "ab", kParse), "ab|");
   Pieces pieces;
   pieces.normalizer = "null";
   pieces.model_fields += R"("ignore_merges": true, )";
@@ -162,7 +166,7 @@ TEST(Pieces, OnlyTheFirstSpaceOfATextIsStripped) {
   const auto tokenizer = Pieces{}.Load();
   ASSERT_TRUE(tokenizer.ok());
   const auto both = [&](const Ids& ids, bool special = false) {
-    const std::string whole = tokenizer->Decode(ids, special);
+    std::string whole = tokenizer->Decode(ids, special);
     EXPECT_EQ(Streamed(*tokenizer, ids, special), whole);
     return whole;
   };

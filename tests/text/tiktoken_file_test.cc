@@ -63,7 +63,7 @@ void Refused(const Result<Tokenizer>& result, std::string_view expected) {
   const std::string message = result.ok() ? "accepted" : result.error().message;
   EXPECT_NE(message.find(expected), std::string::npos) << "wanted: " << expected << "\nfound:  " << message;
   EXPECT_EQ(message.find('\n'), std::string::npos) << message;
-  EXPECT_EQ(message.rfind("/", 0), 0U) << message;
+  EXPECT_TRUE(message.starts_with('/')) << message;
 }
 
 TEST(TiktokenFile, ReservedAndNamedSpecialTokens) {
@@ -94,7 +94,7 @@ TEST(TiktokenFile, LinesOfOtherForms) {
   EXPECT_TRUE(Load(good, Config()).ok());
   EXPECT_TRUE(Load(good.substr(0, good.size() - 1), Config()).ok());  // no newline at the end
   std::string windows = good + "\n\n";
-  for (std::size_t at = 0; (at = windows.find("\n", at)) != std::string::npos; at += 2) windows.insert(at, "\r");
+  for (std::size_t at = 0; (at = windows.find('\n', at)) != std::string::npos; at += 2) windows.insert(at, "\r");
   EXPECT_TRUE(Load(windows, Config()).ok());
   const std::string expected =
       "/tiktoken.model: line 257: expected a token in base64, a space and a rank below 16777216";
@@ -126,7 +126,7 @@ TEST(TiktokenFile, BytesAndLengths) {
   Refused(Load(model, Config()), "/tiktoken.model: expected a token for each of the 256 bytes, found none for 0x00");
   Refused(Load("", Config()), "for each of the 256 bytes");
   Refused(Load(Model({std::string(5000, 'a')}), Config()),
-          "expected tokens of at most 4096 bytes, found one of 5000 with id 256");
+          "expected tokens of at most 512 bytes, found one of 5000 with id 256");
 }
 
 // Whatever is cut off, the ids of the special tokens no longer follow the vocabulary.
@@ -165,17 +165,27 @@ TEST(TiktokenFile, TheClasssOwnCodeHoldsThePattern) {
       "\n"
       R"py(r"""\p{N}{1,3}""", r""" ?[^\s\p{L}\p{N}]+[\r\n]*""", r"""\s*[\r\n]+""", r"""\s+(?!\S)""", r"""\s+"""])py";
   EXPECT_TRUE(Load(Model(), mapped, code).ok());
-  code.replace(code.find("{1,3}"), 5, "{1,2}");
-  Refused(Load(Model(), mapped, code),
-          "/tokenization_kimi.py: expected the split pattern of Kimi K2, found no \"\\\\p{N}{1,3}\" in it");
+  const auto changed = [&](std::string_view from, std::string_view to) {
+    std::string other = code;
+    other.replace(other.find(from), from.size(), to);
+    return Load(Model(), mapped, other);
+  };
+  const std::string begin = "/tokenization_kimi.py: expected the split pattern of Kimi K2, found ";
+  Refused(changed("{1,3}", "{1,2}"), begin + R"py(no "\\p{N}{1,3}" in its place)py");
+  // One more in front of another, and behind the last; the last two in the other order; the last one missing.
+  Refused(changed(R"py(r"""\p{N})py", R"py(r"""x""", r"""\p{N})py"), begin + R"py(no "\\p{N}{1,3}" in its place)py");
+  Refused(changed(R"py(r"""\s+"""])py", R"py(r"""\s+""", r"""x"""])py"), begin + "more behind its last alternative");
+  Refused(changed(R"py(r"""\s+(?!\S)""", r"""\s+"""])py", R"py(r"""\s+""", r"""\s+(?!\S)"""])py"),
+          begin + R"py(no "\\s+(?!\\S)" in its place)py");
+  Refused(changed(R"py(, r"""\s+"""])py", "])"), begin + R"py(no "\\s+" in its place)py");
 }
 
 TEST(TiktokenFile, SpecialTokensOfOtherForms) {
   const auto refused = [](std::string_view added, std::string_view expected) {
     Refused(Load(Model(), Config(added)), expected);
   };
-  refused(R"("255": {"content": "x"})", "added_tokens_decoder.255: expected an id from 256 to 511, the 256 after");
-  refused(R"("512": {"content": "x"})", "added_tokens_decoder.512: expected an id");
+  refused(R"("255": {"content": "x"})", "added_tokens_decoder.255: expected an id from 256 to 513, the 258 after");
+  refused(R"("514": {"content": "x"})", "added_tokens_decoder.514: expected an id");
   refused(R"("0256": {"content": "x"})", "added_tokens_decoder.0256: expected an id");
   refused(R"("x": {"content": "x"})", "added_tokens_decoder.x: expected an id");
   refused(R"("256": "x")", "added_tokens_decoder.256: expected an object");
@@ -189,6 +199,16 @@ TEST(TiktokenFile, SpecialTokensOfOtherForms) {
   refused(R"("256": {"content": "<|reserved_token_300|>"})", "expected no content that another begins with");
   Refused(Load(Model(), "{" + std::string(kClass) + "}"), "added_tokens_decoder: expected an object, found nothing");
   Refused(Load(Model(), Config({}, R"("bos_token": "[BOS]", )")), "bos_token: expected a token of the vocabulary");
+}
+
+// Moonlight's class counts 258 special ids, Kimi's 256: the last two are there where the config names them.
+TEST(TiktokenFile, TwoMoreSpecialIdsWhereTheyAreNamed) {
+  EXPECT_EQ(Load(Model(), Config())->vocab_size(), 512);
+  const auto named = Load(Model(), Config(R"("513": {"content": "[PAD]", "special": true})"));
+  ASSERT_TRUE(named.ok()) << named.error().message;
+  EXPECT_EQ(named->vocab_size(), 514);
+  EXPECT_EQ(*named->Encode("[PAD]", kParse), (Ids{513}));
+  EXPECT_TRUE(named->IsSpecial(513));
 }
 
 TEST(TiktokenFile, LongTextsOfOneKind) {
@@ -206,9 +226,8 @@ TEST(TiktokenFile, LongTextsOfOneKind) {
 TEST(TiktokenFile, OnlySentencepiecesFile) {
   const testing::TempDir dir;
   dir.Write("tokenizer.model", "\x0a\x0b");
-  Refused(
-      Tokenizer::Load(dir.path()),
-      "/tokenizer.model: expected a tokenizer.json or tiktoken.model beside it, found neither; a tokenizer.json can");
+  Refused(Tokenizer::Load(dir.path()),
+          "/tokenizer.model: expected a tokenizer.json or tiktoken.model beside it, found neither; transformers, with");
 }
 
 }  // namespace
