@@ -17,7 +17,7 @@
 #include "conformance/data.h"
 #include "ops/gemm.h"
 #include "verify/levels.h"
-#include "verify/subject.h"
+#include "verify/under_proof.h"
 
 namespace mla::testing {
 namespace {

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "conformance/data.h"
-#include "verify/subject.h"
+#include "verify/under_proof.h"
 
 namespace mla::testing {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "mla/tokenizer.h"
 #include "verify/levels.h"
-#include "verify/subject.h"
+#include "verify/under_proof.h"
 
 namespace mla::testing {
 namespace {

@@ -1,6 +1,6 @@
 // A checkpoint put to the proof, with weights of its own that a test may spoil.
-#ifndef MLA_TESTS_VERIFY_SUBJECT_H_
-#define MLA_TESTS_VERIFY_SUBJECT_H_
+#ifndef MLA_TESTS_VERIFY_UNDER_PROOF_H_
+#define MLA_TESTS_VERIFY_UNDER_PROOF_H_
 
 #include <memory>
 #include <string>
@@ -39,4 +39,4 @@ struct UnderProof {
 
 }  // namespace mla::testing
 
-#endif  // MLA_TESTS_VERIFY_SUBJECT_H_
+#endif  // MLA_TESTS_VERIFY_UNDER_PROOF_H_
