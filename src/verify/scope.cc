@@ -14,8 +14,6 @@
 namespace mla::verify {
 namespace {
 
-// Past a page of 64 and into a third chunk, where the model goes so far.
-constexpr std::int64_t kMostTokens = 96;
 // Fewer show no borders.
 constexpr std::int64_t kLeastTokens = 12;
 constexpr std::int64_t kMostHeads = 16;
@@ -70,13 +68,14 @@ std::vector<std::int64_t> Spread(std::int64_t n, std::int64_t count) {
   return out;
 }
 
-Scope ChooseScope(const Subject& subject, std::vector<std::int32_t> ids, const Budget& budget) {
+Scope ChooseScope(const Subject& subject, std::vector<std::int32_t> ids, const Budget& budget,
+                  std::int64_t most_tokens) {
   const auto& c = subject.config;
   Scope scope;
   scope.rate = MeasureRate() * subject.executor.workers();
   const double token = reference::StreamedWork(c, 1, 0);
   const double head = reference::StreamedWork(c, 0, 1);
-  const std::int64_t most = std::min(kMostTokens, c.max_position_embeddings);
+  const std::int64_t most = std::min(most_tokens, c.max_position_embeddings);
   // Production's kernels are some ten times as fast as the oracle's; about twenty passes are run.
   const std::int64_t tokens =
       std::max(std::min(kLeastTokens, most), Tokens(budget.seconds() / 4, scope.rate, 2 * (token + head), most));

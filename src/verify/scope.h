@@ -40,8 +40,12 @@ struct Scope {
   double rate = 0;                   // multiply-adds a second of the oracle, all workers together
 };
 
-// `ids`: of a text, or none: random ones are taken.
-Scope ChooseScope(const Subject& subject, std::vector<std::int32_t> ids, const Budget& budget);
+// Past a page of 64 and into a third chunk.
+inline constexpr std::int64_t kMostTokens = 96;
+
+// `ids`: of a text, or none: random ones are taken. At most so many tokens, and no more than the model has positions.
+Scope ChooseScope(const Subject& subject, std::vector<std::int32_t> ids, const Budget& budget,
+                  std::int64_t most_tokens = kMostTokens);
 
 // "24 of 96 rows, 8 of 128 heads": what a scope leaves out of its passes; empty where nothing.
 std::string Sampled(const Subject& subject, const Scope& scope, std::int64_t layers_done);

@@ -14,7 +14,7 @@ namespace {
 Result<Report> RunLevels(const Subject& subject, const Options& options) {
   const Budget budget(options.budget_seconds, options.cancelled);
   Report report;
-  const Scope scope = ChooseScope(subject, options.text, budget);
+  const Scope scope = ChooseScope(subject, options.text, budget, options.most_tokens);
   const auto begin = [&](int level) {
     if (options.level) options.level(level);
     return !budget.Cancelled();

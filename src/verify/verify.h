@@ -19,6 +19,7 @@ namespace mla::verify {
 struct Options {
   double budget_seconds = 60;            // about; what it leaves out, the report says
   std::vector<std::int32_t> text;        // ids of a text that the model should know; empty: none
+  std::int64_t most_tokens = 96;         // of a pass through the model
   std::function<bool()> cancelled;       // asked now and then; a report is then cut short
   std::function<void(int level)> level;  // told as levels begin
 };
