@@ -132,13 +132,14 @@ void AttendRow(const HeadRow& row, double scale, Rounding* rounding, double* out
   for (std::int64_t j = 0; j < row.visible; ++j) {
     weight[static_cast<std::size_t>(j)] = scale * Dot(row.q, keys + j * head_dim, head_dim);
   }
-  if (rounding != nullptr) {
+  const bool errs = rounding != nullptr && rounding->f32_errors();
+  if (errs) {
     const std::vector<double> errors = ScoreErrors(row);
     for (std::size_t j = 0; j < weight.size(); ++j) weight[j] = rounding->WithError(weight[j], scale * errors[j]);
   }
   Softmax(weight);
   for (std::int64_t j = 0; j < row.visible; ++j) AddScaled(weight[static_cast<std::size_t>(j)], values + j * v, out, v);
-  if (rounding == nullptr) return;
+  if (!errs) return;
   const std::vector<double> errors = ValueErrors(row, weight);
   for (std::int64_t i = 0; i < v; ++i) out[i] = rounding->WithError(out[i], errors[static_cast<std::size_t>(i)]);
 }
@@ -204,7 +205,8 @@ Matrix Moe(const contract::MoeConfig& config, const MoeWeights& w, const Matrix&
 void Add(double scale, const Matrix& addend, Matrix& sum, Rounding* rounding) {
   for (std::size_t i = 0; i < sum.values.size(); ++i) {
     sum.values[i] += scale * addend.values[i];
-    if (rounding != nullptr) sum.values[i] = rounding->WithError(sum.values[i], sum.values[i]);
+    if (rounding != nullptr && rounding->f32_errors())
+      sum.values[i] = rounding->WithError(sum.values[i], sum.values[i]);
   }
 }
 
@@ -217,7 +219,7 @@ LayerCache EmptyCache(const contract::ModelConfig& config) {
 
 Matrix NormRows(const Matrix& x, std::span<const double> weight, double eps, Rounding* rounding) {
   Matrix out = RmsNormRows(x, weight, eps);
-  if (rounding == nullptr) return out;
+  if (rounding == nullptr || !rounding->f32_errors()) return out;
   const double size = std::sqrt(static_cast<double>(x.cols)) / 2;
   for (std::int64_t t = 0; t < out.rows; ++t) {
     const double factor = rounding->WithError(1, size);

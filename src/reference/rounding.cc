@@ -29,7 +29,7 @@ double Rounding::ToBf16(double x) {
 }
 
 Matrix Product(const Matrix& x, const Matrix& weight, Rounding* rounding) {
-  if (rounding == nullptr) return Product(x, weight);
+  if (rounding == nullptr || !rounding->f32_errors()) return Product(x, weight);
   Matrix out = Zeros(x.rows, weight.rows);
   const double root = std::sqrt(static_cast<double>(x.cols));
   for (std::int64_t t = 0; t < x.rows; ++t) {

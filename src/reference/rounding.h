@@ -11,7 +11,8 @@ namespace mla::reference {
 
 inline constexpr double kUnitF32 = 0x1p-24;  // half the distance from 1 to the next fp32
 
-// One run's roundings; the seed decides them all. Not thread-safe.
+// One run's roundings; the seed decides them all. Where anything is kept in bf16, fp32's own errors, 2^16 times
+// smaller, are left out. Not thread-safe.
 class Rounding {
  public:
   // bf16_cache: cache rows are kept in bf16. bf16_weights: so are products' weights, whatever the file has.
@@ -23,6 +24,8 @@ class Rounding {
 
   // One of the two bf16 numbers around x, either as likely; x itself where it is one.
   double ToBf16(double x);
+  // Whether sums have fp32's errors.
+  bool f32_errors() const { return !bf16_cache_ && !bf16_weights_; }
   // x with an error of standard deviation kUnitF32 * size.
   double WithError(double x, double size) { return x + kUnitF32 * size * Random(); }
 

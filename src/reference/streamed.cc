@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "contract/tensors.h"
+#include "mla/dtypes.h"
 #include "reference/rope.h"
 #include "reference/tasks.h"
 #include "reference/tensor_reader.h"
@@ -20,6 +21,13 @@ constexpr std::int64_t kVocabBlock = 1024;
 
 const char* HeadName(const contract::ModelConfig& config) {
   return config.tie_word_embeddings ? "model.embed_tokens" : "lm_head";
+}
+
+// Whether keeping products in bf16 rounds nothing. Matrices that are never rounded may say no: that costs time alone.
+bool AllBf16(const io::Checkpoint& checkpoint) {
+  return std::all_of(checkpoint.tensors().begin(), checkpoint.tensors().end(), [](const io::Tensor& tensor) {
+    return tensor.shape.size() < 2 || (tensor.known_dtype && tensor.dtype == DType::kBF16);
+  });
 }
 
 // One run: its roundings, if any, and its residual stream.
@@ -39,6 +47,7 @@ class Streamer {
     const std::vector<double> frequencies = RopeFrequencies(config.rope, options.context);
     for (std::int64_t t = 0; t < std::ssize(ids); ++t) angles_.push_back(AnglesAt(config.rope, frequencies, t));
     runs_.resize(static_cast<std::size_t>(options.rounded_runs) + 1);
+    same_weights_ = !options.bf16_weights || AllBf16(checkpoint);
     for (std::size_t r = 1; r < runs_.size(); ++r) {
       runs_[r].rounding.emplace(r, options.bf16_cache, options.bf16_weights);
     }
@@ -61,16 +70,18 @@ class Streamer {
     }
   }
 
-  void Layer(Run& run, std::int64_t layer, const Choice* forced, Choice* chosen) {
+  // `shared`: the layer's weights, where the run's roundings change none of them; null: it reads its own.
+  void Layer(Run& run, std::int64_t layer, const LayerWeights* shared, const Choice* forced, Choice* chosen) {
     const TensorReader reader(config_, checkpoint_, run.roundings());
-    const LayerWeights weights = LoadLayer(reader, layer);
+    LayerWeights own;
+    if (shared == nullptr) own = LoadLayer(reader, layer);
     MlpWeights expert;
     LayerOptions options{run.roundings(), forced, chosen, [&](std::int64_t e) -> const MlpWeights& {
                            expert = LoadExpert(reader, layer, e);
                            return expert;
                          }};
     LayerCache cache = EmptyCache(config_);
-    run.x = LayerForward(config_, weights, angles_, run.x, cache, options);
+    run.x = LayerForward(config_, shared != nullptr ? *shared : own, angles_, run.x, cache, options);
   }
 
   void FinalNorm(Run& run) {
@@ -82,9 +93,12 @@ class Streamer {
     run.distance.assign(static_cast<std::size_t>(rows.rows), 0.0);
   }
 
-  Matrix LogitsOf(Run& run, std::int64_t first, std::int64_t count) {
+  Matrix Table(Run& run, std::int64_t first, std::int64_t count) {
     const TensorReader reader(config_, checkpoint_, run.roundings());
-    const Matrix table = reader.Rows(HeadName(config_), config_.vocab_size, config_.hidden_size, first, count);
+    return reader.Rows(HeadName(config_), config_.vocab_size, config_.hidden_size, first, count);
+  }
+
+  Matrix LogitsOf(Run& run, const Matrix& table) {
     Matrix logits = Product(run.x, table, run.roundings());
     for (double& logit : logits.values) logit *= config_.logit_scale;
     return logits;
@@ -92,12 +106,13 @@ class Streamer {
 
   // Logits of ids [first, first + count): the exact ones to `out`, the distances of the others added up.
   void LogitBlock(std::int64_t first, std::int64_t count, Executor& executor, StreamedResult* out) {
-    const Matrix exact = LogitsOf(runs_[0], first, count);
+    const Matrix table = Table(runs_[0], first, count);
+    const Matrix exact = LogitsOf(runs_[0], table);
     for (std::int64_t t = 0; t < exact.rows; ++t) {
       std::copy_n(exact.row(t), count, out->logits.data() + t * config_.vocab_size + first);
     }
     ForRuns(1, executor, [&](Run& run) {
-      const Matrix rounded = LogitsOf(run, first, count);
+      const Matrix rounded = LogitsOf(run, same_weights_ ? table : Table(run, first, count));
       for (std::int64_t t = 0; t < exact.rows; ++t) {
         for (std::int64_t i = 0; i < count; ++i) {
           run.distance[static_cast<std::size_t>(t)] += std::pow(rounded.row(t)[i] - exact.row(t)[i], 2);
@@ -113,8 +128,12 @@ class Streamer {
       if (options_.stop && options_.stop()) return std::nullopt;
       const bool moe = config_.IsMoeLayer(layer);
       Choice& choice = out.choices.emplace_back();
-      Layer(runs_[0], layer, nullptr, &choice);
-      ForRuns(1, executor, [&](Run& run) { Layer(run, layer, moe ? &choice : nullptr, nullptr); });
+      const TensorReader reader(config_, checkpoint_);
+      const LayerWeights weights = LoadLayer(reader, layer);
+      Layer(runs_[0], layer, &weights, nullptr, &choice);
+      ForRuns(1, executor, [&](Run& run) {
+        Layer(run, layer, same_weights_ ? &weights : nullptr, moe ? &choice : nullptr, nullptr);
+      });
     }
     ForRuns(0, executor, [&](Run& run) { FinalNorm(run); });
     out.logits.resize(static_cast<std::size_t>(runs_[0].x.rows * config_.vocab_size));
@@ -136,7 +155,8 @@ class Streamer {
   std::span<const std::int32_t> ids_;
   const StreamedOptions& options_;
   std::vector<RopeAngles> angles_;
-  std::vector<Run> runs_;  // the first is exact
+  std::vector<Run> runs_;      // the first is exact
+  bool same_weights_ = false;  // of all runs
 };
 
 }  // namespace
@@ -176,7 +196,9 @@ std::int64_t StreamedBytes(const contract::ModelConfig& config, std::int64_t tok
                                       3 * config.num_attention_heads *
                                           (config.qk_nope_head_dim + config.qk_rope_head_dim + config.v_head_dim));
   const std::int64_t block = 2 * kVocabBlock * (config.hidden_size + logit_rows);
-  return 8 * ((largest + rows + block) * workers + tokens * config.hidden_size * 9 + logit_rows * config.vocab_size);
+  // The exact run's weights stand beside those of the others at work.
+  return 8 *
+         ((largest + rows + block) * (workers + 1) + tokens * config.hidden_size * 9 + logit_rows * config.vocab_size);
 }
 
 }  // namespace mla::reference

@@ -39,8 +39,8 @@ std::optional<StreamedResult> RunStreamed(const contract::ModelConfig& config, c
                                           std::span<const std::int32_t> ids, const StreamedOptions& options,
                                           Executor& executor);
 
-// Multiply-adds of the exact run of so many tokens with so many rows of logits. A rounded one takes about three times
-// as long.
+// Multiply-adds of the exact run of so many tokens with so many rows of logits. A rounded one takes as long, one with
+// fp32's errors about three times as long.
 double StreamedWork(const contract::ModelConfig& config, std::int64_t tokens, std::int64_t logit_rows);
 
 // Bytes that RunStreamed holds at a time: a layer without its routed experts, one expert, the logits, for each worker.

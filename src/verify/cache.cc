@@ -12,8 +12,8 @@
 namespace mla::verify {
 namespace {
 
-constexpr std::int64_t kEngineOutput = 8;
-constexpr std::int64_t kEnginePage = 16;
+constexpr std::int64_t kEngineOutput = 4;
+constexpr std::int64_t kEnginePage = 8;
 
 // Equal bits pass; a difference is told relative to the row.
 void CompareBits(const Matrix& found, const Matrix& expected, Tally* tally) {
@@ -88,7 +88,7 @@ class EngineProof {
     options_.context = std::min(subject.config.max_position_embeddings, prompt + kEngineOutput);
     options_.max_sequences = 2;
     options_.page_tokens = kEnginePage;
-    options_.prefill_chunk = 24;
+    options_.prefill_chunk = 12;
     options_.kernels = subject.kernels;
   }
 

@@ -47,7 +47,11 @@ struct Shape {
 class AttentionCase {
  public:
   AttentionCase(const Subject& subject, Executor& executor)
-      : subject_(subject), executor_(executor), dims_(weights::DimsOf(subject.config)), rng_(5) {}
+      : subject_(subject),
+        executor_(executor),
+        dims_(weights::DimsOf(subject.config)),
+        heads_(Spread(dims_.num_attention_heads, kHeads)),
+        rng_(5) {}
 
   Status Prepare() {
     const std::int64_t r = dims_.kv_lora_rank;
@@ -82,6 +86,11 @@ class AttentionCase {
       first_row_.push_back(rows_);
       rows_ += shape.rows;
     }
+    for (const std::int64_t head : heads_) {
+      for (const Matrix& stored : stored_) {
+        oracles_.push_back(AttentionOracle({dims_, contract::SoftmaxScale(subject_.config), &kv_b_, 0, &stored, head}));
+      }
+    }
     // Scores of about 1: queries as large as keys make them so, before the scale of a trained model.
     q_ = Normals(rows_ * QueryWidth(), 1, false, rng_);
     return {};
@@ -99,11 +108,10 @@ class AttentionCase {
     std::vector<float> out(static_cast<std::size_t>(rows_ * dims_.num_attention_heads * dims_.v_head_dim));
     std::vector<float> lse(static_cast<std::size_t>(rows_ * dims_.num_attention_heads));
     attend(cache_->Layer(0), *packed_, sequences, q_.data(), out.data(), lse.data(), executor_);
-    const std::vector<std::int64_t> heads = Spread(dims_.num_attention_heads, kHeads);
-    const auto tasks = std::ssize(heads) * std::ssize(kShapes);
-    reference::ForTasks(executor_, tasks, [&](std::int64_t task) {
+    reference::ForTasks(executor_, std::ssize(oracles_), [&](std::int64_t task) {
       const auto shape = static_cast<std::size_t>(task % std::ssize(kShapes));
-      Compare(form, shape, heads[static_cast<std::size_t>(task / std::ssize(kShapes))], out, lse, out_tally, lse_tally);
+      const std::int64_t head = heads_[static_cast<std::size_t>(task / std::ssize(kShapes))];
+      Compare(oracles_[static_cast<std::size_t>(task)], form, shape, head, out, lse, out_tally, lse_tally);
     });
     return {};
   }
@@ -116,14 +124,12 @@ class AttentionCase {
     return dims_.num_attention_heads * (dims_.qk_nope_head_dim + dims_.qk_rope_head_dim);
   }
 
-  void Compare(Form form, std::size_t shape, std::int64_t head, const std::vector<float>& out,
-               const std::vector<float>& lse, Tally* out_tally, Tally* lse_tally) const {
+  void Compare(const AttentionOracle& oracle, Form form, std::size_t shape, std::int64_t head,
+               const std::vector<float>& out, const std::vector<float>& lse, Tally* out_tally, Tally* lse_tally) const {
     const auto [rows, keys] = kShapes[shape];
     if (rows == 0) return;
     const std::int64_t h = dims_.num_attention_heads;
     const std::int64_t v = dims_.v_head_dim;
-    const MlaAttention::Options options = AttentionOptions(subject_, 1, 1);
-    const AttentionOracle oracle({dims_, options.softmax_scale, &kv_b_, 0, &stored_[shape], head});
     const std::string what = fmt::format("T {}, S {}", rows, keys);
     for (std::int64_t t = 0; t < rows; ++t) {
       const std::int64_t row = first_row_[shape] + t;
@@ -145,6 +151,7 @@ class AttentionCase {
   const Subject& subject_;
   Executor& executor_;
   MlaDims dims_;
+  std::vector<std::int64_t> heads_;
   std::mt19937_64 rng_;
   Matrix kv_b_;
   std::optional<KvBWeights> packed_;
@@ -153,7 +160,8 @@ class AttentionCase {
   std::vector<Matrix> stored_;
   std::vector<std::int64_t> first_row_;
   std::int64_t rows_ = 0;
-  std::vector<float> q_;  // [rows, H, N + P]
+  std::vector<float> q_;                  // [rows, H, N + P]
+  std::vector<AttentionOracle> oracles_;  // [heads, shapes]
 };
 
 // y = x W^T over k inputs, of one row and of seven.

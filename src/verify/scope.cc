@@ -15,10 +15,15 @@ namespace mla::verify {
 namespace {
 
 // Fewer show no borders.
-constexpr std::int64_t kLeastTokens = 12;
+constexpr std::int64_t kLeastTokens = 20;
 constexpr std::int64_t kMostHeads = 16;
+// Of the rate of sums in the cache: weights are widened from the file, and read from memory. A layer of DeepSeek-V2-Lite's
+// shape came to a fifth on two cores.
+constexpr double kSustained = 0.2;
+// Sums with their squares beside plain ones, in time.
+constexpr double kSquaresCost = 3;
 
-// Multiply-adds a second of one worker on the oracle's sums, over 10 ms.
+// Multiply-adds a second of one worker on the oracle's sums, over 10 ms of numbers that are in its cache already.
 double MeasureRate() {
   using Clock = std::chrono::steady_clock;
   const std::vector<double> a(4096, 0.5);
@@ -27,7 +32,7 @@ double MeasureRate() {
   const auto begin = Clock::now();
   double spent = 0;
   while (spent < 0.01) {
-    for (int i = 0; i < 16; ++i) sum += reference::DotWithSquares(a.data(), a.data(), 4096).squares;
+    for (int i = 0; i < 16; ++i) sum += reference::Dot(a.data(), a.data(), 4096);
     work += 16 * 4096;
     spent = std::chrono::duration<double>(Clock::now() - begin).count();
   }
@@ -72,7 +77,7 @@ Scope ChooseScope(const Subject& subject, std::vector<std::int32_t> ids, const B
                   std::int64_t most_tokens) {
   const auto& c = subject.config;
   Scope scope;
-  scope.rate = MeasureRate() * subject.executor.workers();
+  scope.rate = kSustained * MeasureRate() * subject.executor.workers();
   const double token = reference::StreamedWork(c, 1, 0);
   const double head = reference::StreamedWork(c, 0, 1);
   const std::int64_t most = std::min(most_tokens, c.max_position_embeddings);
@@ -86,13 +91,18 @@ Scope ChooseScope(const Subject& subject, std::vector<std::int32_t> ids, const B
   ids.resize(static_cast<std::size_t>(tokens));
   scope.ids = std::move(ids);
   // Each row is looked at in several passes.
-  const std::int64_t rows = std::max<std::int64_t>(4, Tokens(budget.seconds() / 8, scope.rate, 3 * token, tokens));
+  const std::int64_t rows =
+      std::max<std::int64_t>(4, Tokens(budget.seconds() / 8, scope.rate, 3 * kSquaresCost * token, tokens));
   scope.rows = Spread(tokens, rows);
   scope.heads = Spread(c.num_attention_heads, kMostHeads);
   scope.layers = LayerOrder(c);
-  // One exact run and eight rounded ones, whose sums take about three times as long.
-  const std::int64_t end_to_end = Tokens(budget.seconds() / 4, scope.rate, (1 + 8) * (token + head), tokens);
-  scope.end_to_end = end_to_end >= std::min<std::int64_t>(4, tokens) ? end_to_end : 0;
+  // One exact run and eight rounded ones. Eight tokens of a sequence show every path: they may take the whole budget.
+  const bool f32 = subject.weight_dtype == WeightDType::kF32 && subject.kv_dtype == DType::kF32;
+  const double token_work = (1 + 8 * (f32 ? kSquaresCost : 1)) * (token + head);
+  const std::int64_t least = std::min<std::int64_t>(8, tokens);
+  const std::int64_t end_to_end = Tokens(budget.seconds() / 3, scope.rate, token_work, tokens);
+  const std::int64_t at_most = Tokens(budget.seconds(), scope.rate, token_work, tokens);
+  scope.end_to_end = at_most < least ? 0 : std::max(least, end_to_end);
   return scope;
 }
 
