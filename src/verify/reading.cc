@@ -258,8 +258,10 @@ Status ProveReading(const Subject& subject, std::span<const std::int32_t> ids, c
     return {};
   }
   Contest contest(subject);
+  // What other levels left, and half of the budget at least: close readings take thousands of tokens to tell.
+  const double end = std::max(budget.seconds(), budget.Spent() + budget.seconds() / 2);
   for (std::int64_t first = 0; first + window <= std::ssize(ids) && !contest.Decided(); first += window) {
-    if (budget.Cancelled() || (first > 0 && budget.Past(1))) break;
+    if (budget.Cancelled() || (first > 0 && budget.Spent() > end)) break;
     MLA_RETURN_IF_ERROR(contest.Add(ids.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(window))));
   }
   if (contest.tokens() == 0) return {};
