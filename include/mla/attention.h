@@ -112,6 +112,12 @@ struct AttentionCounters {
   std::int64_t pieces = 0;         // pieces of the latter
 };
 
+// Kernels that this machine could run, and that failed the self-test of Create: not used.
+struct RejectedKernels {
+  std::string name;   // "avx512"
+  std::string fault;  // which kernel, what was expected, what was found
+};
+
 // The attention of one model on one machine: dims, kernels and workspace. One call at a time.
 class MlaAttention {
  public:
@@ -123,11 +129,13 @@ class MlaAttention {
     int workers = 1;            // of the executor that calls will bring
     // Bytes that the MHA form may expand into at a time; at least one head's segment of 1,024 keys is always had.
     std::int64_t expand_bytes = std::int64_t{64} << 20;
-    std::string kernels;  // "" for the fastest, or "portable", "avx2", "avx512"
+    std::string kernels;  // "" for the fastest that pass, or "portable", "avx2", "avx512"
   };
 
-  // Precondition: dims (P may be 0), max_rows, max_keys and workers are positive. Fails where the kernels are unknown
-  // or not for this machine, or memory can't be had.
+  // Runs the kernels over small cases with known results first (under a millisecond): where they fail, the next slower
+  // ones are taken, and rejected_kernels() says so. Precondition: dims (P may be 0), max_rows, max_keys and workers are
+  // positive. Fails where the kernels are unknown or not for this machine, where those asked for by name (or all) fail
+  // their self-test, or memory can't be had.
   static Result<MlaAttention> Create(const Options& options);
   // What Create will allocate.
   static std::int64_t WorkspaceBytes(const Options& options);
@@ -146,12 +154,15 @@ class MlaAttention {
 
   const AttentionCounters& counters() const;
   void ResetCounters();
-  const char* kernels() const;  // the table in use
-  std::int64_t bytes() const;   // allocated
+  const char* kernels() const;                                   // the table in use
+  const std::vector<RejectedKernels>& rejected_kernels() const;  // faster ones; empty on a sound machine
+  std::int64_t bytes() const;                                    // allocated
 
- private:
+  // The parts, for the library's own use: what Impl holds is not part of the interface.
   struct Impl;
   explicit MlaAttention(std::unique_ptr<Impl> impl);
+
+ private:
   std::unique_ptr<Impl> impl_;
 };
 

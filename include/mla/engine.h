@@ -41,7 +41,7 @@ struct EngineOptions {
   std::int64_t page_tokens = kDefaultPageTokens;
   std::int64_t cache_pages = 0;                        // 0: enough for max_sequences of full context
   std::int64_t expand_bytes = std::int64_t{64} << 20;  // of the MHA form's workspace
-  std::string kernels;                                 // "" for the fastest
+  std::string kernels;                                 // "" for the fastest that pass their self-test
   FormTable form_table;
 };
 
@@ -93,7 +93,8 @@ struct EngineStats {
 // an executor take turns. An id that Submit did not give, or that was released, is a bug of the caller and aborts.
 class Engine {
  public:
-  // `model` and `executor` outlive the engine. Fails where an option is out of its range or memory can't be had.
+  // `model` and `executor` outlive the engine. Fails where an option is out of its range, the kernels fail their
+  // self-test (MlaAttention::Create), or memory can't be had.
   static Result<Engine> Create(const Model& model, const EngineOptions& options, Executor& executor);
   // Bytes that Create will allocate, with the model's weights beside them.
   static Result<MemoryPlan> Plan(const Model& model, const EngineOptions& options, int workers);
@@ -142,6 +143,7 @@ class Engine {
   std::int64_t cache_bytes_per_token() const;
   std::int64_t free_pages() const;
   const char* kernels() const;
+  const std::vector<RejectedKernels>& rejected_kernels() const;  // faster ones that failed their self-test
   const EngineOptions& options() const;
 
  private:

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "attention/absorbed.h"
+#include "attention/choose.h"
 #include "attention/kv_b.h"
 #include "attention/mha.h"
 #include "base/cpu_info.h"
@@ -27,21 +28,12 @@ void PlaceAll(const MlaAttention::Options& options, Carver* carver, Workspace* o
   for (Scratch& scratch : out->scratch) PlaceScratch(options.dims, carver, &scratch);
 }
 
-const AttentionKernels& KernelsFor(Isa isa) {
-#if defined(__x86_64__) && !defined(MLA_SCALAR_ONLY)
-  if (isa == Isa::kAvx512) return kAttentionAvx512;
-  if (isa == Isa::kAvx2) return kAttentionAvx2;
-#endif
-  MLA_CHECK(isa == Isa::kPortable);
-  return kAttentionPortable;
-}
-
 }  // namespace
 }  // namespace attention
 
 struct MlaAttention::Impl {
   Options options;
-  Isa isa = Isa::kPortable;
+  attention::KernelChoice choice;
   Buffer buffer;
   attention::Workspace workspace;
   AttentionCounters counters;
@@ -60,13 +52,19 @@ std::int64_t MlaAttention::WorkspaceBytes(const Options& options) {
 }
 
 Result<MlaAttention> MlaAttention::Create(const Options& options) {
+  const CpuInfo cpu = DetectCpu();
+  if (const Result<Isa> known = SelectIsa(cpu, options.kernels); !known.ok()) return known.error();
+  return attention::CreateAttention(options, attention::MachineKernels(cpu));
+}
+
+Result<MlaAttention> attention::CreateAttention(const MlaAttention::Options& options, std::span<const KernelSet> sets) {
   const MlaDims& d = options.dims;
   MLA_CHECK(d.num_attention_heads > 0 && d.qk_nope_head_dim > 0 && d.v_head_dim > 0 && d.kv_lora_rank > 0);
   MLA_CHECK(d.qk_rope_head_dim >= 0 && options.max_rows > 0 && options.max_keys > 0 && options.workers > 0);
-  auto impl = std::make_unique<Impl>();
+  auto impl = std::make_unique<MlaAttention::Impl>();
   impl->options = options;
-  MLA_ASSIGN_OR_RETURN(impl->isa, SelectIsa(DetectCpu(), options.kernels));
-  MLA_ASSIGN_OR_RETURN(impl->buffer, Buffer::Allocate(WorkspaceBytes(options), "attention workspace"));
+  MLA_ASSIGN_OR_RETURN(impl->choice, ChooseKernels(sets, options.kernels));
+  MLA_ASSIGN_OR_RETURN(impl->buffer, Buffer::Allocate(MlaAttention::WorkspaceBytes(options), "attention workspace"));
   Carver carver(impl->buffer);
   PlaceAll(options, &carver, &impl->workspace);
   return MlaAttention(std::move(impl));
@@ -91,8 +89,8 @@ void MlaAttention::Run(const CacheLayerView& cache, const KvBWeights& weights,
   MLA_CHECK_LE(mha_rows + absorbed_rows, impl.options.max_rows);
   const attention::StepContext step{impl.options.dims,
                                     static_cast<float>(impl.options.softmax_scale),
-                                    attention::KernelsFor(impl.isa),
-                                    ops::KernelsFor(impl.isa),
+                                    *impl.choice.kernels.attention,
+                                    *impl.choice.kernels.ops,
                                     cache,
                                     weights.impl(),
                                     executor,
@@ -105,7 +103,8 @@ void MlaAttention::Run(const CacheLayerView& cache, const KvBWeights& weights,
 
 const AttentionCounters& MlaAttention::counters() const { return impl_->counters; }
 void MlaAttention::ResetCounters() { impl_->counters = AttentionCounters{}; }
-const char* MlaAttention::kernels() const { return IsaName(impl_->isa); }
+const char* MlaAttention::kernels() const { return IsaName(impl_->choice.kernels.isa); }
+const std::vector<RejectedKernels>& MlaAttention::rejected_kernels() const { return impl_->choice.rejected; }
 std::int64_t MlaAttention::bytes() const { return impl_->buffer.bytes(); }
 
 }  // namespace mla

@@ -27,9 +27,9 @@ std::string VersionText() {
   for (const Isa isa : {Isa::kAvx512, Isa::kAvx2, Isa::kPortable}) {
     if (cpu.Has(isa)) kernels += fmt::format("{}{}", kernels.empty() ? "" : ", ", IsaName(isa));
   }
-  return fmt::format("mla {} ({}), {} {}\nkernels this machine can run: {}; {} would be chosen\nprocessor: {}",
+  return fmt::format("mla {} ({}), {} {}\nkernels this machine can run: {}; mla kernels tests them\nprocessor: {}",
                      MLA_BUILD_VERSION, MLA_BUILD_COMMIT, MLA_BUILD_COMPILER, MLA_BUILD_TYPE, kernels,
-                     IsaName(cpu.best()), cpu.model.empty() ? "unknown" : cpu.model);
+                     cpu.model.empty() ? "unknown" : cpu.model);
 }
 
 // Model files are mapped: one that another process cuts short, or a disk that fails, shows as this signal.
@@ -55,6 +55,7 @@ int RunApp(int argc, char** argv) {
   actions.emplace_back("verify", AddVerify(app, log));
   actions.emplace_back("synth", AddSynth(app, log));
   actions.emplace_back("permute-rope", AddPermuteRope(app, log));
+  actions.emplace_back("kernels", AddKernels(app, log));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

@@ -25,6 +25,7 @@ Action AddPerplexity(CLI::App& app, const Log& log);
 Action AddVerify(CLI::App& app, const Log& log);
 Action AddSynth(CLI::App& app, const Log& log);
 Action AddPermuteRope(CLI::App& app, const Log& log);
+Action AddKernels(CLI::App& app, const Log& log);
 
 }  // namespace mla::cli
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include "cli/output.h"
 #include "engine/limits.h"
@@ -67,6 +68,14 @@ Result<LoadedEngine> LoadEngine(const ComputeOptions& options, const model::Open
   MLA_ASSIGN_OR_RETURN(Engine engine, Engine::Create(*loaded.model, engine_options, *loaded.pool));
   loaded.engine = std::make_unique<Engine>(std::move(engine));
   return loaded;
+}
+
+std::int64_t WarnOfRejectedKernels(const Engine& engine, const Log& log) {
+  for (const RejectedKernels& rejected : engine.rejected_kernels()) {
+    log->warn("{} kernels failed their self-test and are not used ({}); {} kernels are used instead", rejected.name,
+              rejected.fault, engine.kernels());
+  }
+  return static_cast<std::int64_t>(engine.rejected_kernels().size());
 }
 
 Result<LoadedReference> LoadReference(const ComputeOptions& options, const model::Opened& opened,

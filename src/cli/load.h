@@ -25,6 +25,9 @@ struct LoadedEngine {
 Result<LoadedEngine> LoadEngine(const ComputeOptions& options, const model::Opened& opened, std::int64_t context,
                                 int threads, std::string_view context_flag);
 
+// A warning for each instruction set that the engine does without since it failed its self-test. Returns how many.
+std::int64_t WarnOfRejectedKernels(const Engine& engine, const Log& log);
+
 struct LoadedReference {
   reference::ReferenceModel model;
   MemoryPlan plan;

@@ -71,6 +71,7 @@ Status WriteJson(const RunOptions& options, const RunReport& r) {
   if (!options.is_explicit()) {
     j["weights"] = options.weights;
     j["kv_dtype"] = options.kv_dtype;
+    j["kernels_rejected"] = r.kernels_rejected;
     j["cache_bytes_per_token"] = r.cache_bytes_per_token;
     j["steps"] = {{"total", r.stats.steps},
                   {"mha", r.stats.mha_steps},

@@ -26,7 +26,8 @@ struct RunReport {
   double load_seconds = 0;
   double prompt_seconds = 0;
   double decode_seconds = 0;
-  std::string kernels;  // "float64 reference" in explicit mode
+  std::string kernels;                // "float64 reference" in explicit mode
+  std::int64_t kernels_rejected = 0;  // instruction sets that failed their self-test
   std::string prompt_form;
   std::string form_table;
   int threads = 1;

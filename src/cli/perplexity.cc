@@ -131,7 +131,7 @@ Scorer ReferenceScorer(const reference::ReferenceModel& model, std::int64_t chun
 }
 
 Status ScoreByEngine(const PerplexityOptions& o, const model::Opened& opened, const std::vector<std::int32_t>& ids,
-                     const Tokenizer& tokenizer, InterruptScope& interrupt, PerplexityReport* report) {
+                     const Tokenizer& tokenizer, InterruptScope& interrupt, const Log& log, PerplexityReport* report) {
   const auto begin = Clock::now();
   const std::int64_t context = report->window;  // whatever the text: LongRoPE's factors follow from it
   MLA_ASSIGN_OR_RETURN(const LoadedEngine loaded, LoadEngine(o, opened, context, report->threads, "--window"));
@@ -139,6 +139,7 @@ Status ScoreByEngine(const PerplexityOptions& o, const model::Opened& opened, co
   report->threads = loaded.pool->workers();
   report->memory = loaded.engine->memory();
   report->kernels = loaded.engine->kernels();
+  report->kernels_rejected = WarnOfRejectedKernels(*loaded.engine, log);
   report->form_table = loaded.engine->options().form_table.id;
   interrupt.Defer();
   return Score(EngineScorer(*loaded.engine, report), ids, tokenizer, !o.quiet, interrupt, report);
@@ -176,8 +177,8 @@ Result<int> Run(const PerplexityOptions& o, const Log& log) {
                              o.text == "-" ? "stdin" : o.text, report.tokens)};
   }
   report.threads = ThreadCount(o, log);
-  const auto score = o.is_explicit() ? ScoreByReference : ScoreByEngine;
-  MLA_RETURN_IF_ERROR(score(o, opened, ids, tokenizer, interrupt, &report));
+  MLA_RETURN_IF_ERROR(o.is_explicit() ? ScoreByReference(o, opened, ids, tokenizer, interrupt, &report)
+                                      : ScoreByEngine(o, opened, ids, tokenizer, interrupt, log, &report));
   if (report.losses.count() > 0) {
     MLA_RETURN_IF_ERROR(WriteOut(o.json ? PerplexityJson(o, report) : PerplexityText(o, report)));
     MLA_RETURN_IF_ERROR(FlushOut());

@@ -74,6 +74,7 @@ std::string PerplexityJson(const ComputeOptions& options, const PerplexityReport
   j["kernels"] = r.kernels;
   j["threads"] = r.threads;
   if (!options.is_explicit()) {
+    j["kernels_rejected"] = r.kernels_rejected;
     j["form_table"] = r.form_table;
     j["windows_by_form"] = {{FormName(Form::kMha), r.mha_windows},
                             {FormName(Form::kAbsorbed), r.windows - r.mha_windows}};

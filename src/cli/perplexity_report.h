@@ -54,6 +54,7 @@ struct PerplexityReport {
   double seconds = 0;
   int threads = 1;
   std::string kernels;
+  std::int64_t kernels_rejected = 0;  // instruction sets that failed their self-test
   std::string form_table;
   MemoryPlan memory;
   bool interrupted = false;

@@ -89,13 +89,14 @@ Request RequestOf(const RunOptions& o, const model::Opened& opened, const Tokeni
 
 // Loads, runs, streams. True where it was interrupted.
 Result<bool> RunEngine(const RunOptions& o, const model::Opened& opened, const Request& request,
-                       InterruptScope& interrupt, Streamer& streamer, RunReport* report) {
+                       InterruptScope& interrupt, Streamer& streamer, const Log& log, RunReport* report) {
   MLA_ASSIGN_OR_RETURN(const std::int64_t context,
                        Context(o, opened.info, static_cast<std::int64_t>(request.prompt.size())));
   const auto begin = Clock::now();
   MLA_ASSIGN_OR_RETURN(const LoadedEngine loaded, LoadEngine(o, opened, context, report->threads, "--ctx"));
   Engine& engine = *loaded.engine;
   report->load_seconds = Since(begin);
+  report->kernels_rejected = WarnOfRejectedKernels(engine, log);
   report->threads = loaded.pool->workers();  // fewer than asked where the system gives no more
 
   interrupt.Defer();
@@ -141,7 +142,7 @@ Result<int> Run(const RunOptions& o, const Log& log) {
                          RunExplicit(
                              {o, opened, request, context}, [&] { return interrupt.Requested(); }, streamer, &report));
   } else {
-    MLA_ASSIGN_OR_RETURN(interrupted, RunEngine(o, opened, request, interrupt, streamer, &report));
+    MLA_ASSIGN_OR_RETURN(interrupted, RunEngine(o, opened, request, interrupt, streamer, log, &report));
   }
   MLA_RETURN_IF_ERROR(streamer.Finish());
   report.text = streamer.text();

@@ -14,7 +14,7 @@ nlohmann::ordered_json Number(double x) {
 
 std::string Line(const verify::Check& c) {
   std::string line = fmt::format("  {:<40} {:<7}", c.name, verify::VerdictName(c.verdict));
-  if (c.verdict == verify::Verdict::kInfo || (c.verdict == verify::Verdict::kNotRun && c.level != 7)) {
+  if (c.values == 0 || c.verdict == verify::Verdict::kInfo || (c.verdict == verify::Verdict::kNotRun && c.level != 7)) {
     return line + " " + c.note + "\n";
   }
   if (c.level == 7) {

@@ -50,7 +50,7 @@ constexpr std::string_view kHarmless[] = {
 // The family; the first one, with a fault recorded, where it is unknown.
 const Family& ParseFamily(Fields* fields, ModelConfig* config) {
   const io::JsonValue* value = fields->Take("model_type");
-  const Family* family = value != nullptr && value->is_string() ? FindFamily(value->string) : nullptr;
+  const Family* family = value != nullptr && value->is_string() ? FindFamily(value->string()) : nullptr;
   if (family == nullptr) {
     fields->Fail("model_type", fmt::format("a supported one ({})", FamilyList()), Describe(value));
     family = &Families().front();
@@ -114,13 +114,13 @@ void ParseScales(Fields* fields, const Family& family, ModelConfig* config) {
 // A field that follows from others, or that has one value here.
 void ExpectInt(Fields* fields, std::string_view name, std::int64_t expected, std::string_view why) {
   const io::JsonValue* value = fields->TakeValue(name);
-  if (value == nullptr || (value->is_int() && value->integer == expected)) return;
+  if (value == nullptr || (value->is_int() && value->integer() == expected)) return;
   fields->Fail(name, fmt::format("{} ({})", expected, why), value->Describe());
 }
 
 void ExpectFalse(Fields* fields, std::string_view name) {
   const io::JsonValue* value = fields->TakeValue(name);
-  if (value == nullptr || (value->is_bool() && !value->boolean)) return;
+  if (value == nullptr || (value->is_bool() && !value->boolean())) return;
   fields->Fail(name, "false", value->Describe());
 }
 
@@ -137,7 +137,7 @@ void CheckFixed(Fields* fields, const ModelConfig& config) {
 
 void CheckUnknown(Fields* fields) {
   for (const std::string_view name : kHarmless) fields->Take(name);
-  if (const std::string* unknown = fields->FirstUnknown()) {
+  if (const auto unknown = fields->FirstUnknown()) {
     fields->FailText(
         fmt::format("{}: expected no such field, found one that this version does not know", io::Quoted(*unknown, 80)));
   }

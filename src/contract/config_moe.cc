@@ -129,17 +129,17 @@ std::vector<bool> ParseLayerTypes(Fields* fields, std::int64_t layers) {
   if (value == nullptr) return {};
   const std::string expected = fmt::format(R"(a list of {} of "dense" or "sparse")", layers);
   std::vector<bool> sparse;
-  if (!value->is_array() || static_cast<std::int64_t>(value->items.size()) != layers) {
+  if (!value->is_array() || static_cast<std::int64_t>(value->items().size()) != layers) {
     fields->Fail("mlp_layer_types", expected,
-                 value->is_array() ? fmt::format("one of {}", value->items.size()) : value->Describe());
+                 value->is_array() ? fmt::format("one of {}", value->items().size()) : value->Describe());
     return {};
   }
-  for (const io::JsonValue& item : value->items) {
-    if (!item.is_string() || (item.string != "dense" && item.string != "sparse")) {
+  for (const io::JsonValue& item : value->items()) {
+    if (!item.is_string() || (item.string() != "dense" && item.string() != "sparse")) {
       fields->Fail(fmt::format("mlp_layer_types[{}]", sparse.size()), R"("dense" or "sparse")", item.Describe());
       return {};
     }
-    sparse.push_back(item.string == "sparse");
+    sparse.push_back(item.string() == "sparse");
   }
   return sparse;
 }
@@ -190,7 +190,7 @@ void ParseMoe(Fields* fields, const Family& family, ModelConfig* config) {
   }
   MoeConfig moe;
   moe.n_routed_experts = fields->Int("n_routed_experts", 1, kMaxDim);
-  if (local != nullptr && !(local->is_int() && local->integer == moe.n_routed_experts)) {
+  if (local != nullptr && !(local->is_int() && local->integer() == moe.n_routed_experts)) {
     fields->Fail("num_local_experts", fmt::format("{} (n_routed_experts)", moe.n_routed_experts), local->Describe());
   }
   for (const IntField& field : kCounts) moe.*field.member = fields->Int(field.name, 1, kMaxDim);

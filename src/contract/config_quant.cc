@@ -12,20 +12,20 @@ namespace {
 void ParseBlock(Fields* fields, Fp8Config* fp8) {
   const io::JsonValue* value = fields->Take("weight_block_size");
   const auto is_size = [](const io::JsonValue& size) {
-    return size.is_int() && size.integer >= 1 && size.integer <= kMaxDim;
+    return size.is_int() && size.integer() >= 1 && size.integer() <= kMaxDim;
   };
-  if (value == nullptr || !value->is_array() || value->items.size() != 2 || !is_size(value->items[0]) ||
-      !is_size(value->items[1])) {
+  if (value == nullptr || !value->is_array() || value->items().size() != 2 || !is_size(value->items()[0]) ||
+      !is_size(value->items()[1])) {
     std::string found = Describe(value);
-    if (value != nullptr && value->is_array() && value->items.size() == 2) {
-      found = fmt::format("[{}, {}]", value->items[0].Describe(), value->items[1].Describe());
+    if (value != nullptr && value->is_array() && value->items().size() == 2) {
+      found = fmt::format("[{}, {}]", value->items()[0].Describe(), value->items()[1].Describe());
     }
     fields->Fail("weight_block_size",
                  fmt::format("[rows, columns] from 1 to {} (fp8 with a scale for each block)", kMaxDim), found);
     return;
   }
-  fp8->block_rows = value->items[0].integer;
-  fp8->block_columns = value->items[1].integer;
+  fp8->block_rows = value->items()[0].integer();
+  fp8->block_columns = value->items()[1].integer();
 }
 
 // Names of modules that were left as they are. Each tensor says its own type, so that nothing follows from them.
@@ -33,7 +33,7 @@ void CheckNames(Fields* fields, std::string_view name) {
   const io::JsonValue* value = fields->TakeValue(name);
   if (value == nullptr) return;
   bool names = value->is_array();
-  for (const io::JsonValue& item : value->items) names = names && item.is_string();
+  for (const io::JsonValue& item : value->items()) names = names && item.is_string();
   if (!names) fields->Fail(name, "a list of names, or null", value->Describe());
 }
 
@@ -57,7 +57,7 @@ void ParseQuantization(Fields* top, ModelConfig* config) {
   }
   fields.OptionalBool("dequantize");  // what Hugging Face's loader should do with them
   fields.OptionalWord("expert_dtype", {"fp8"});
-  if (const std::string* unknown = fields.FirstUnknown()) {
+  if (const auto unknown = fields.FirstUnknown()) {
     fields.FailText(
         fmt::format("quantization_config: expected no field {} with fp8, found one", io::Quoted(*unknown, 80)));
   }

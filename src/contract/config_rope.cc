@@ -110,7 +110,7 @@ Scaling ParseScaling(Fields* top, const Family& family, const RopeDims& dims, st
   scaling.theta = fields.OptionalNumber("rope_theta", kTheta);
   CheckPartial(&fields, dims);
   for (const std::string_view more : family.more_rope_fields) fields.Take(more);
-  if (const std::string* unknown = fields.FirstUnknown()) {
+  if (const auto unknown = fields.FirstUnknown()) {
     fields.FailText(
         fmt::format("{}: expected no field {} with this rope type, found one", name, io::Quoted(*unknown, 80)));
   }

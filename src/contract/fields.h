@@ -67,7 +67,7 @@ class Fields {
   }
 
   // The first member that nobody asked for, nullptr where there is none.
-  const std::string* FirstUnknown() const;
+  std::optional<std::string_view> FirstUnknown() const;
 
  private:
   const io::JsonValue& object_;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "mla/result.h"
@@ -22,9 +23,11 @@ struct GenerationConfig {
   std::optional<double> repetition_penalty;  // > 0
 };
 
-// Reads DIR/generation_config.json; a directory without one gives the defaults. Fails on a malformed file, a value out
-// of its range or an id outside [0, vocab_size). Fields it does not use are ignored: they steer Hugging Face's
-// generate(), not the model.
+// Of a text, or of DIR/generation_config.json: a directory without one gives the defaults. Fails on a malformed file, a
+// value out of its range or an id outside [0, vocab_size). Fields it does not use are ignored: they steer Hugging
+// Face's generate(), not the model.
+Result<GenerationConfig> ParseGenerationConfig(std::string_view json_text, std::int64_t vocab_size,
+                                               std::string_view where);
 Result<GenerationConfig> LoadGenerationConfig(const std::string& dir, std::int64_t vocab_size);
 
 }  // namespace mla::contract

@@ -58,7 +58,7 @@ std::optional<Outlined> FindOutlined(std::string_view model_type) {
 std::string Quantisation(const io::JsonValue& root) {
   const io::JsonValue* object = root.Find("quantization_config");
   const io::JsonValue* method = object == nullptr ? nullptr : object->Find("quant_method");
-  if (method == nullptr || !method->is_string() || method->string == "fp8") return {};
+  if (method == nullptr || !method->is_string() || method->string() == "fp8") return {};
   return fmt::format("its weights are quantised by {}", method->Describe());
 }
 
@@ -68,14 +68,14 @@ std::int64_t LatentLayers(const Outlined& outlined, const io::JsonValue& root, F
   if (!outlined.lists_attention_layers) return layers * outlined.attentions_per_layer;
   const io::JsonValue* linear = root.Find("linear_attn_config");
   const io::JsonValue* full = linear == nullptr ? nullptr : linear->Find("full_attn_layers");
-  const auto is_layer = [&](const io::JsonValue& id) { return id.is_int() && id.integer >= 1 && id.integer <= layers; };
-  if (full == nullptr || !full->is_array() || static_cast<std::int64_t>(full->items.size()) > layers ||
-      !std::all_of(full->items.begin(), full->items.end(), is_layer)) {
+  const auto is_layer = [&](const io::JsonValue& id) { return id.is_int() && id.integer() >= 1 && id.integer() <= layers; };
+  if (full == nullptr || !full->is_array() || static_cast<std::int64_t>(full->items().size()) > layers ||
+      !std::all_of(full->items().begin(), full->items().end(), is_layer)) {
     fields->Fail("linear_attn_config.full_attn_layers", fmt::format("a list of layers from 1 to {}", layers),
                  Describe(full));
     return 0;
   }
-  return static_cast<std::int64_t>(full->items.size());
+  return static_cast<std::int64_t>(full->items().size());
 }
 
 // The attention of one text model.
@@ -83,7 +83,7 @@ Result<Outline> ParseText(const io::JsonValue& root, std::string_view where, std
   Fields fields(root, where);
   const io::JsonValue* type = fields.Take("model_type");
   const std::optional<Outlined> outlined =
-      FindOutlined(type != nullptr && type->is_string() ? std::string_view(type->string) : "");
+      FindOutlined(type != nullptr && type->is_string() ? std::string_view(type->string()) : "");
   if (!outlined) {
     fields.Fail("model_type", "one whose attention is known", Describe(type));
     return fields.error();

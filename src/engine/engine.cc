@@ -11,6 +11,7 @@
 #include "base/no_throw.h"
 #include "engine/limits.h"
 #include "engine/sequence.h"
+#include "engine/step_plan.h"
 #include "sampler/sampler.h"
 
 namespace mla {
@@ -50,12 +51,8 @@ struct Engine::Impl {
         sampler(m.info().vocab_size),
         logits(std::move(l)) {
     const auto rows = static_cast<std::size_t>(s.step.max_rows);
-    batch_ids.reserve(rows);
-    batch_positions.reserve(rows);
-    batch_slots.reserve(rows);
-    batch_sequences.reserve(static_cast<std::size_t>(s.options.max_sequences));
+    plan.Reserve(s);
     sequences.reserve(static_cast<std::size_t>(s.options.max_sequences));
-    in_step.reserve(static_cast<std::size_t>(s.options.max_sequences));
     logit_rows.reserve(rows);
     logit_wants.reserve(rows);
   }
@@ -70,13 +67,8 @@ struct Engine::Impl {
   Sequence* Find(SequenceId id);
   Status Check(const Request& request) const;
   Result<SequenceId> Admit(const Request& request, std::optional<SequenceId> donor);
-  void ShareWith(const Sequence& donor, std::int64_t common, Sequence* sequence);
-  std::int64_t NextRows(Sequence* s, std::int64_t room);
-  void AddRows(Sequence* s, std::int64_t rows);
-  void PlanStep();
   void CollectLogits(const AttentionSequence& part, Sequence* s);
   void Deliver(const LogitWant& want, std::span<const float> row);
-  void ReleasePages(Sequence* s);
 
   const Model& model;
   Executor& executor;
@@ -90,11 +82,7 @@ struct Engine::Impl {
   SequenceId next_id = 1;
   EngineStats stats;
   // The step at hand; reserved once.
-  std::vector<std::int32_t> batch_ids;
-  std::vector<std::int32_t> batch_positions;
-  std::vector<std::int64_t> batch_slots;
-  std::vector<AttentionSequence> batch_sequences;
-  std::vector<Sequence*> in_step;
+  engine::StepPlan plan;
   std::vector<std::int32_t> logit_rows;
   std::vector<LogitWant> logit_wants;
 };
@@ -157,32 +145,6 @@ Status Engine::Impl::Check(const Request& request) const {
   return sampler::Validate(request.sampling);
 }
 
-namespace {
-
-// Positions of the longest common prefix; one is left to run.
-std::int64_t CommonPrefix(const Sequence& donor, const Sequence& sequence) {
-  const std::int64_t most = std::min(sequence.size() - 1, donor.size());
-  std::int64_t common = 0;
-  while (common < most &&
-         donor.ids[static_cast<std::size_t>(common)] == sequence.ids[static_cast<std::size_t>(common)]) {
-    ++common;
-  }
-  return common;
-}
-
-}  // namespace
-
-// Shares the whole pages of the common prefix, as far as they are computed: their rows need not be run.
-void Engine::Impl::ShareWith(const Sequence& donor, std::int64_t common, Sequence* sequence) {
-  const std::int64_t pages = std::min(common, donor.computed) / sizes.layout.page_tokens;
-  for (std::int64_t i = 0; i < pages; ++i) {
-    const std::int32_t page = donor.pages[static_cast<std::size_t>(i)];
-    pool.Share(page);
-    sequence->pages.push_back(page);
-  }
-  sequence->computed = pages * sizes.layout.page_tokens;
-}
-
 Result<SequenceId> Engine::Submit(const Request& request, std::optional<SequenceId> donor) {
   return WithoutThrow("sequence", [&] { return impl_->Admit(request, donor); });
 }
@@ -204,61 +166,11 @@ Result<SequenceId> Engine::Impl::Admit(const Request& request, std::optional<Seq
   if (request.prompt_logprobs) s->prompt_logprobs.reserve(request.prompt.size() - 1);
   s->pages.reserve(static_cast<std::size_t>(sizes.layout.PagesFor(static_cast<std::int64_t>(s->ids.capacity()))));
   const Sequence* giver = donor ? Find(*donor) : nullptr;
-  const std::int64_t common = giver != nullptr ? CommonPrefix(*giver, *s) : 0;
+  const std::int64_t common = giver != nullptr ? engine::CommonPrefix(*giver, *s) : 0;
   s->forms = engine::AssignForms(o.mode, o.form_table, model.info().dims, s->prompt_size, giver, common);
-  if (giver != nullptr) ShareWith(*giver, common, s.get());
+  if (giver != nullptr) engine::SharePages(*giver, common, sizes.layout.page_tokens, &pool, s.get());
   sequences.push_back(std::move(s));
   return sequences.back()->id;
-}
-
-// Rows that a sequence may run now, at most `room`, with pages taken for them.
-std::int64_t Engine::Impl::NextRows(Sequence* s, std::int64_t room) {
-  std::int64_t end = std::min(s->size(), s->computed + std::min(room, sizes.options.prefill_chunk));
-  end = s->FormEnd(s->computed, end);
-  while (sizes.layout.PagesFor(end) > static_cast<std::int64_t>(s->pages.size())) {
-    const std::int32_t page = pool.Take();
-    if (page < 0) break;
-    s->pages.push_back(page);
-  }
-  end = std::min(end, static_cast<std::int64_t>(s->pages.size()) * sizes.layout.page_tokens);
-  return end - s->computed;
-}
-
-void Engine::Impl::AddRows(Sequence* s, std::int64_t rows) {
-  const std::int64_t page_tokens = sizes.layout.page_tokens;
-  AttentionSequence part;
-  part.first_row = static_cast<std::int64_t>(batch_ids.size());
-  part.rows = rows;
-  part.keys = s->computed + rows;
-  part.form = s->FormAt(s->computed);
-  part.pages = s->pages;
-  for (std::int64_t position = s->computed; position < part.keys; ++position) {
-    batch_ids.push_back(s->ids[static_cast<std::size_t>(position)]);
-    batch_positions.push_back(static_cast<std::int32_t>(position));
-    const std::int64_t page = s->pages[static_cast<std::size_t>(position / page_tokens)];
-    batch_slots.push_back(page * page_tokens + position % page_tokens);
-    ++(position < s->prompt_size ? stats.prompt_rows : stats.generated_rows);
-  }
-  batch_sequences.push_back(part);
-  in_step.push_back(s);
-}
-
-void Engine::Impl::PlanStep() {
-  batch_ids.clear();
-  batch_positions.clear();
-  batch_slots.clear();
-  batch_sequences.clear();
-  in_step.clear();
-  logit_rows.clear();
-  logit_wants.clear();
-  auto waiting = static_cast<std::int64_t>(sequences.size());
-  for (const auto& s : sequences) {
-    --waiting;
-    if (s->finish != FinishReason::kNone) continue;
-    const std::int64_t room = sizes.step.max_rows - static_cast<std::int64_t>(batch_ids.size()) - waiting;
-    const std::int64_t rows = NextRows(s.get(), room);
-    if (rows > 0) AddRows(s.get(), rows);
-  }
 }
 
 void Engine::Impl::CollectLogits(const AttentionSequence& part, Sequence* s) {
@@ -306,22 +218,26 @@ void Engine::Impl::Deliver(const LogitWant& want, std::span<const float> row) {
 
 bool Engine::Step() {
   Impl& impl = *impl_;
-  impl.PlanStep();
-  if (impl.in_step.empty()) return false;
-  const layers::Batch batch{impl.batch_ids, impl.batch_positions, impl.batch_slots, impl.batch_sequences};
+  engine::StepPlan& plan = impl.plan;
+  engine::PlanStep(impl.sizes, impl.sequences, &impl.pool, &plan);
+  impl.logit_rows.clear();
+  impl.logit_wants.clear();
+  if (plan.in_step.empty()) return false;
+  const layers::Batch batch{plan.ids, plan.positions, plan.slots, plan.sequences};
   impl.transformer->Forward(batch, impl.cache, impl.executor);
   bool mha = false;
   bool absorbed = false;
-  for (std::size_t i = 0; i < impl.in_step.size(); ++i) {
-    const AttentionSequence& part = impl.batch_sequences[i];
+  for (std::size_t i = 0; i < plan.in_step.size(); ++i) {
+    const AttentionSequence& part = plan.sequences[i];
+    Sequence* s = plan.in_step[i];
     (part.form == Form::kMha ? mha : absorbed) = true;
-    impl.CollectLogits(part, impl.in_step[i]);
-    impl.in_step[i]->computed = part.keys;
-    if (impl.in_step[i]->request.max_tokens == 0 && part.keys == impl.in_step[i]->size()) {
-      impl.in_step[i]->finish = FinishReason::kMaxTokens;
-    }
+    impl.CollectLogits(part, s);
+    s->computed = part.keys;
+    if (s->request.max_tokens == 0 && part.keys == s->size()) s->finish = FinishReason::kMaxTokens;
   }
   ++impl.stats.steps;
+  impl.stats.prompt_rows += plan.prompt_rows;
+  impl.stats.generated_rows += plan.generated_rows;
   impl.stats.mha_steps += mha ? 1 : 0;
   impl.stats.absorbed_steps += absorbed ? 1 : 0;
   const auto vocab = static_cast<std::size_t>(impl.model.info().vocab_size);
@@ -337,17 +253,11 @@ bool Engine::Step() {
   return true;
 }
 
-void Engine::Impl::ReleasePages(Sequence* s) {
-  for (const std::int32_t page : s->pages) pool.Release(page);
-  s->pages.clear();
-  s->computed = 0;
-}
-
-void Engine::Preempt(SequenceId id) { impl_->ReleasePages(impl_->Find(id)); }
+void Engine::Preempt(SequenceId id) { engine::ReleasePages(&impl_->pool, impl_->Find(id)); }
 
 void Engine::Release(SequenceId id) {
   Sequence* s = impl_->Find(id);
-  impl_->ReleasePages(s);
+  engine::ReleasePages(&impl_->pool, s);
   std::erase_if(impl_->sequences, [&](const auto& held) { return held.get() == s; });
 }
 
@@ -418,6 +328,7 @@ std::uint64_t Engine::rope_fingerprint() const { return RopeFingerprint(impl_->m
 std::int64_t Engine::cache_bytes_per_token() const { return impl_->sizes.layout.bytes_per_token(); }
 std::int64_t Engine::free_pages() const { return impl_->pool.free_pages(); }
 const char* Engine::kernels() const { return impl_->transformer->kernels(); }
+const std::vector<RejectedKernels>& Engine::rejected_kernels() const { return impl_->transformer->rejected_kernels(); }
 const EngineOptions& Engine::options() const { return impl_->sizes.options; }
 
 }  // namespace mla

@@ -47,14 +47,14 @@ Result<WeightMap> ReadIndex(const std::string& path) {
   if (map == nullptr || !map->is_object()) {
     return fail("an object weight_map", map == nullptr ? "nothing" : map->Describe());
   }
-  if (map->members.empty()) return fail("tensors in weight_map", "none");
+  if (map->members().empty()) return fail("tensors in weight_map", "none");
   WeightMap weight_map;
-  for (const auto& [tensor, file] : map->members) {
-    if (!file.is_string() || !IsPlainName(file.string)) {
+  for (const auto& [tensor, file] : map->members()) {
+    if (!file.is_string() || !IsPlainName(file.string())) {
       return fail(fmt::format("tensor {} in a file of this folder, by its plain name", Printable(tensor)),
                   file.Describe());
     }
-    weight_map.emplace_back(tensor, file.string);
+    weight_map.emplace_back(tensor, file.string());
   }
   std::sort(weight_map.begin(), weight_map.end());
   return weight_map;

@@ -86,11 +86,11 @@ Result<std::string_view> HeaderText(std::span<const std::byte> file, std::string
 // One entry; offsets still count from the data's first byte.
 class EntryParser {
  public:
-  EntryParser(std::string_view where, const std::string& name) : where_(where), name_(name) {}
+  EntryParser(std::string_view where, std::string_view name) : where_(where), name_(name) {}
 
   Result<SafetensorsEntry> Parse(const JsonValue& value) const {
     if (!value.is_object()) return Fail("an object of dtype, shape and data_offsets", value.Describe());
-    for (const auto& [key, unused] : value.members) {
+    for (const auto& [key, unused] : value.members()) {
       if (key != "dtype" && key != "shape" && key != "data_offsets") {
         return Fail("dtype, shape and data_offsets alone", Quoted(key));
       }
@@ -121,8 +121,8 @@ class EntryParser {
   Result<std::int64_t> ParseDType(const JsonValue* value, SafetensorsEntry* entry) const {
     if (value == nullptr || !value->is_string()) return Fail("a dtype", Found(value));
     for (const Word& word : kWords) {
-      if (word.name != value->string) continue;
-      entry->dtype_name = value->string;
+      if (word.name != value->string()) continue;
+      entry->dtype_name = value->string();
       if (const std::optional<DType> dtype = KnownDType(word.name)) {
         entry->known_dtype = true;
         entry->dtype = *dtype;
@@ -135,24 +135,24 @@ class EntryParser {
   Status ParseShape(const JsonValue* value, SafetensorsEntry* entry) const {
     if (value == nullptr || !value->is_array()) return Fail("a shape", Found(value));
     constexpr std::size_t kMostDims = 8;  // no tensor of a model has more; messages print them all
-    if (value->items.size() > kMostDims) return Fail("a shape of at most 8 dims", value->Describe());
-    for (const JsonValue& dim : value->items) {
-      if (!dim.is_int() || dim.integer < 0) return Fail("dimensions that are whole numbers from 0", dim.Describe());
-      entry->shape.push_back(dim.integer);
+    if (value->items().size() > kMostDims) return Fail("a shape of at most 8 dims", value->Describe());
+    for (const JsonValue& dim : value->items()) {
+      if (!dim.is_int() || dim.integer() < 0) return Fail("dimensions that are whole numbers from 0", dim.Describe());
+      entry->shape.push_back(dim.integer());
     }
     return {};
   }
 
   Status ParseOffsets(const JsonValue* value, SafetensorsEntry* entry) const {
-    if (value == nullptr || !value->is_array() || value->items.size() != 2) {
+    if (value == nullptr || !value->is_array() || value->items().size() != 2) {
       return Fail("data_offsets [begin, end]", Found(value));
     }
-    for (const JsonValue& offset : value->items) {
-      if (!offset.is_int() || offset.integer < 0)
+    for (const JsonValue& offset : value->items()) {
+      if (!offset.is_int() || offset.integer() < 0)
         return Fail("offsets that are whole numbers from 0", offset.Describe());
     }
-    entry->begin = value->items[0].integer;
-    entry->end = value->items[1].integer;
+    entry->begin = value->items()[0].integer();
+    entry->end = value->items()[1].integer();
     if (entry->begin > entry->end) {
       return Fail("data_offsets in order", fmt::format("[{}, {}]", entry->begin, entry->end));
     }
@@ -160,7 +160,7 @@ class EntryParser {
   }
 
   std::string_view where_;
-  const std::string& name_;
+  std::string_view name_;
 };
 
 Status CheckMetadata(const JsonValue& value, std::string_view where) {
@@ -168,7 +168,7 @@ Status CheckMetadata(const JsonValue& value, std::string_view where) {
     return Error{fmt::format("{}: __metadata__: expected an object of strings, found {}", where, found)};
   };
   if (!value.is_object()) return fail(value.Describe());
-  for (const auto& [key, text] : value.members) {
+  for (const auto& [key, text] : value.members()) {
     if (!text.is_string()) return fail(fmt::format("{}: {}", Quoted(key), text.Describe()));
   }
   return {};
@@ -203,8 +203,8 @@ Result<std::vector<SafetensorsEntry>> ParseSafetensors(std::span<const std::byte
   MLA_ASSIGN_OR_RETURN(const std::string_view text, HeaderText(file, where));
   MLA_ASSIGN_OR_RETURN(const JsonValue header, ParseJson(text, fmt::format("{}: header", where)));
   std::vector<SafetensorsEntry> entries;
-  entries.reserve(header.members.size());
-  for (const auto& [name, value] : header.members) {
+  entries.reserve(header.members().size());
+  for (const auto& [name, value] : header.members()) {
     if (name == "__metadata__") {
       MLA_RETURN_IF_ERROR(CheckMetadata(value, where));
       continue;

@@ -40,8 +40,9 @@ Transformer::Memory Transformer::Planned(const contract::ModelConfig& config, co
 Result<std::unique_ptr<Transformer>> Transformer::Create(const contract::ModelConfig& config,
                                                          const weights::ModelWeights& weights, const StepLimits& limits,
                                                          const std::string& kernels, const Parts& parts) {
-  MLA_ASSIGN_OR_RETURN(const Isa isa, SelectIsa(DetectCpu(), kernels));
   MLA_ASSIGN_OR_RETURN(MlaAttention attention, MlaAttention::Create(AttentionOptions(config, limits, kernels)));
+  // The attention has tested the tables of its instruction set, products and rows included: one choice for all.
+  MLA_ASSIGN_OR_RETURN(const Isa isa, SelectIsa(DetectCpu(), attention.kernels()));
   Parts whole = parts;
   if (whole.kernels == nullptr) whole.kernels = &ops::KernelsFor(isa);
   if (!whole.rope) {

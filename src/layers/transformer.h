@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/buffer.h"
 #include "contract/config.h"
@@ -27,8 +28,8 @@ class Transformer {
     std::int64_t tables = 0;     // rope
   };
 
-  // Fails where memory can't be had or the kernels ("" for the fastest) are not for this machine. What `parts` holds
-  // stands in for production's own, and outlives this.
+  // Fails where memory can't be had, or the kernels ("" for the fastest that pass) are not for this machine or fail
+  // their self-test. What `parts` holds stands in for production's own, and outlives this.
   static Result<std::unique_ptr<Transformer>> Create(const contract::ModelConfig& config,
                                                      const weights::ModelWeights& weights, const StepLimits& limits,
                                                      const std::string& kernels, const Parts& parts = {});
@@ -48,6 +49,7 @@ class Transformer {
 
   const AttentionCounters& counters() const { return attention_.counters(); }
   const char* kernels() const { return attention_.kernels(); }
+  const std::vector<RejectedKernels>& rejected_kernels() const { return attention_.rejected_kernels(); }
   Memory memory() const;
 
  private:

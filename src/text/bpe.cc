@@ -108,13 +108,15 @@ Status Bpe::AddMerges(const std::vector<Merge>& merges, std::string_view where) 
   std::vector<Row> rows;
   rows.reserve(merges.size());
   result_.reserve(merges.size());
+  std::string whole;
   for (const auto& [left, right] : merges) {
     const std::size_t rank = result_.size();
     const std::int32_t left_entry = IndexOf(left);
     const std::int32_t right_entry = IndexOf(right);
-    const std::int32_t result = IndexOf(left + right);
+    whole.assign(left).append(right);
+    const std::int32_t result = IndexOf(whole);
     if (left_entry < 0 || right_entry < 0 || result < 0) {
-      const std::string missing = left_entry < 0 ? left : right_entry < 0 ? right : left + right;
+      const std::string_view missing = left_entry < 0 ? left : right_entry < 0 ? right : whole;
       return Error{
           fmt::format("{}: model.merges[{}]: expected both parts and the result in the vocabulary, found no {}", where,
                       rank, io::Quoted(missing, 80))};

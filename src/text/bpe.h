@@ -27,7 +27,8 @@ class Bpe {
   Bpe(Bpe&&) = default;
   Bpe& operator=(Bpe&&) = default;
 
-  using Merge = std::pair<std::string, std::string>;
+  // The parts of a merge; they live as long as the call that is given them.
+  using Merge = std::pair<std::string_view, std::string_view>;
 
   // Words are bytes; entries are spelled in the byte-level alphabet, with distinct tokens and distinct ids (the caller
   // has checked). Merges are in order of rank; one that is there twice has its later rank. Fails where a byte's

@@ -20,11 +20,11 @@ Result<Replacement> ParseReplace(const io::JsonValue& entry, std::string_view wh
   MLA_RETURN_IF_ERROR(OnlyMembers(entry, {"type", "pattern", "content"}, where, path));
   const io::JsonValue* pattern = entry.Find("pattern");
   const io::JsonValue* from = pattern != nullptr ? pattern->Find("String") : nullptr;
-  if (from == nullptr || !from->is_string() || from->string.empty() || pattern->members.size() != 1) {
+  if (from == nullptr || !from->is_string() || from->string().empty() || pattern->members().size() != 1) {
     return Mismatch(where, path + ".pattern", "{\"String\": a string that is not empty}", pattern);
   }
   MLA_ASSIGN_OR_RETURN(std::string to, StringMember(entry, "content", where, path));
-  return Replacement{from->string, std::move(to)};
+  return Replacement{std::string(from->string()), std::move(to)};
 }
 
 // The entries of a Sequence's list, or the section itself where it is none; each with its path.
@@ -35,12 +35,12 @@ Result<Steps> StepsOf(const io::JsonValue& section, std::string_view list, std::
   if (type != "Sequence") return Steps{{&section, path}};
   MLA_RETURN_IF_ERROR(OnlyMembers(section, {"type", list}, where, path));
   const io::JsonValue* items = section.Find(list);
-  if (items == nullptr || !items->is_array() || items->items.size() > kMaxSteps) {
+  if (items == nullptr || !items->is_array() || items->items().size() > kMaxSteps) {
     return Mismatch(where, fmt::format("{}.{}", path, list), fmt::format("an array of at most {}", kMaxSteps), items);
   }
   Steps steps;
-  for (std::size_t i = 0; i < items->items.size(); ++i) {
-    steps.emplace_back(&items->items[i], fmt::format("{}.{}[{}]", path, list, i));
+  for (std::size_t i = 0; i < items->items().size(); ++i) {
+    steps.emplace_back(&items->items()[i], fmt::format("{}.{}[{}]", path, list, i));
   }
   return steps;
 }
@@ -94,7 +94,7 @@ Result<MetaspaceSection> ParseMetaspace(const io::JsonValue& entry, std::string_
          {"always", Metaspace::Prepend::kAlways},
          {"never", Metaspace::Prepend::kNever}}};
     const auto* known = std::find_if(kSchemes.begin(), kSchemes.end(), [scheme](const auto& named) {
-      return scheme->is_string() && named.first == scheme->string;
+      return scheme->is_string() && named.first == scheme->string();
     });
     if (known == kSchemes.end()) {
       return Mismatch(where, fmt::format("{}.prepend_scheme", path), "first, always or never", scheme);
@@ -116,12 +116,12 @@ Status ParseStrip(const io::JsonValue& entry, std::string_view where, const std:
   MLA_ASSIGN_OR_RETURN(const std::string content, StringMember(entry, "content", where, path));
   if (content != " ") return Mismatch(where, path + ".content", "\" \"", entry.Find("content"));
   const io::JsonValue* start = entry.Find("start");
-  if (start == nullptr || !start->is_int() || start->integer < 0 || start->integer > 1000) {
+  if (start == nullptr || !start->is_int() || start->integer() < 0 || start->integer() > 1000) {
     return Mismatch(where, path + ".start", "a number from 0 to 1000", start);
   }
   const io::JsonValue* stop = entry.Find("stop");
-  if (stop == nullptr || !stop->is_int() || stop->integer != 0) return Mismatch(where, path + ".stop", "0", stop);
-  decoder.strip_spaces = static_cast<std::int32_t>(start->integer);
+  if (stop == nullptr || !stop->is_int() || stop->integer() != 0) return Mismatch(where, path + ".stop", "0", stop);
+  decoder.strip_spaces = static_cast<std::int32_t>(start->integer());
   return {};
 }
 

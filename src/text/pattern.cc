@@ -88,7 +88,7 @@ class Translator {
     }
     MLA_RETURN_IF_ERROR(Alternatives(0, false));
     if (!AtEnd()) return Fail("a ')' without its '('");
-    if (alternatives_ == 1 && !first_run_.empty()) return "(?:" + out_ + ")|" + first_run_ + "++(*SKIP)(*FAIL)";
+    if (alternatives_ == 1 && !first_run_.empty()) return "(?:" + out_ + ")|" + first_run_ + "++(?C1)(*SKIP)(*FAIL)";
     return std::move(out_);
   }
 

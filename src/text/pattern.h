@@ -20,7 +20,8 @@ namespace mla::text {
 // which byte.
 //
 // One rewrite is for time alone: a pattern that is as a whole C+R or C*R, for a character set C, fails at every start
-// inside a run of C once it has failed at the run's start, so the search skips the run. (DeepSeek-V2 has \s+$, which
+// inside a run of C once it has failed at the run's start, so the search skips the run, and
+// a callout before says so to a search that tries one start at a time. (DeepSeek-V2 has \s+$, which
 // would otherwise be quadratic in a run of spaces.)
 Result<std::string> TranslatePattern(std::string_view pattern);
 

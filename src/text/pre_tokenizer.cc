@@ -127,6 +127,7 @@ Status PreTokenizer::Split(std::string_view text, bool at_start, Scratch& scratc
     if (prefix_after_ == static_cast<std::ptrdiff_t>(i)) prefix();
     scratch.previous.swap(scratch.pieces);
     scratch.pieces.clear();
+    scratch.matcher.StartText(text.size());
     for (const std::string_view piece : scratch.previous) MLA_RETURN_IF_ERROR(RunStage(stages_[i], piece, scratch));
   }
   if (prefix_after_ == static_cast<std::ptrdiff_t>(stages_.size())) prefix();

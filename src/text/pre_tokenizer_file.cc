@@ -47,9 +47,12 @@ class Reader {
   Status Sequence(const io::JsonValue& entry, const std::string& path) {
     MLA_RETURN_IF_ERROR(OnlyMembers(entry, {"type", "pretokenizers"}, where_, path));
     const io::JsonValue* items = entry.Find("pretokenizers");
-    if (items == nullptr || !items->is_array()) return Mismatch(where_, path + ".pretokenizers", "an array", items);
-    for (std::size_t i = 0; i < items->items.size(); ++i) {
-      MLA_RETURN_IF_ERROR(Entry(items->items[i], fmt::format("{}.pretokenizers[{}]", path, i), true));
+    constexpr std::size_t kMostStages = 64;  // each is a pass over the text
+    if (items == nullptr || !items->is_array() || items->items().size() > kMostStages) {
+      return Mismatch(where_, path + ".pretokenizers", fmt::format("an array of at most {}", kMostStages), items);
+    }
+    for (std::size_t i = 0; i < items->items().size(); ++i) {
+      MLA_RETURN_IF_ERROR(Entry(items->items()[i], fmt::format("{}.pretokenizers[{}]", path, i), true));
     }
     return {};
   }
@@ -57,7 +60,7 @@ class Reader {
   Status Split(const io::JsonValue& entry, const std::string& path) {
     MLA_RETURN_IF_ERROR(OnlyMembers(entry, {"type", "pattern", "behavior", "invert"}, where_, path));
     const io::JsonValue* pattern = entry.Find("pattern");
-    const bool one = pattern != nullptr && pattern->is_object() && pattern->members.size() == 1;
+    const bool one = pattern != nullptr && pattern->is_object() && pattern->members().size() == 1;
     const io::JsonValue* regex = one ? pattern->Find("Regex") : nullptr;
     const io::JsonValue* literal = one ? pattern->Find("String") : nullptr;
     const io::JsonValue* text = regex != nullptr ? regex : literal;
@@ -66,7 +69,7 @@ class Reader {
     }
     MLA_ASSIGN_OR_RETURN(const SplitBehavior behavior, Behavior(entry.Find("behavior"), path + ".behavior"));
     MLA_ASSIGN_OR_RETURN(const bool invert, BoolMember(entry, "invert", std::nullopt, where_, path));
-    return AddStage(text->string, regex != nullptr, behavior, invert, path);
+    return AddStage(text->string(), regex != nullptr, behavior, invert, path);
   }
 
   // A digit is any character of category N.
@@ -104,7 +107,7 @@ class Reader {
     }};
     if (value != nullptr && value->is_string()) {
       for (const auto& [name, behavior] : kNames) {
-        if (value->string == name) return behavior;
+        if (value->string() == name) return behavior;
       }
     }
     return Mismatch(where_, path, "Isolated, Removed, MergedWithPrevious, MergedWithNext or Contiguous", value);

@@ -35,6 +35,12 @@ struct Match {
 };
 
 // For one thread.
+//
+// A pattern that comes with a model may be made to cost its text's square, or worse. So the work on a text is counted
+// and bounded by its length. Most starts of a search see a few characters: they are tried in windows of 256 bytes of
+// the text, each counting as a scan of its window. A start that sees the window's end, or takes more steps than a few
+// scans of it, is tried alone, in a window and with a limit that double until it is decided, and counts as much as they
+// grow.
 class RegexMatcher {
  public:
   RegexMatcher();
@@ -42,9 +48,13 @@ class RegexMatcher {
   RegexMatcher(const RegexMatcher&) = delete;
   RegexMatcher& operator=(const RegexMatcher&) = delete;
 
+  // What the searches until the next call may cost together: 4 MiB of scanned bytes, and 1,024 for each byte of a text
+  // of `bytes`. A search of a text without long matches counts 256 for each.
+  void StartText(std::size_t bytes);
+
   // The leftmost match that begins at `from` or later, or nothing. `subject` is valid UTF-8 and `from` a character's
-  // start; lookbehind sees what is before it. Fails where the pattern takes more steps or memory than any sensible
-  // pattern does, which are bounded.
+  // start; lookbehind sees what is before it. Fails where the pattern takes more memory than any sensible pattern does,
+  // or what the text may cost is spent.
   Result<std::optional<Match>> Find(const Regex& regex, std::string_view subject, std::size_t from);
 
  private:

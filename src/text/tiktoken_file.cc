@@ -4,9 +4,10 @@
 #include <array>
 #include <cstddef>
 #include <filesystem>
+#include <numeric>
 #include <optional>
+#include <span>
 #include <system_error>
-#include <unordered_map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -77,13 +78,56 @@ std::optional<std::int32_t> FromDecimal(std::string_view text) {
   return value < kMaxTokenId ? std::optional<std::int32_t>(value) : std::nullopt;
 }
 
+// By a key, of the entries the first in the file that equals one before it, and that one; nothing where
+// all differ. By sorting: hashes of hostile tokens can be made to collide, and a table as long as a hostile rank says
+// takes more memory than its file.
+template <class Key>
+std::optional<std::pair<std::size_t, std::size_t>> FirstTwice(std::span<const BpeEntry> entries, Key key) {
+  std::vector<std::uint32_t> order(entries.size());
+  std::iota(order.begin(), order.end(), std::uint32_t{0});
+  std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return std::make_pair(key(entries[a]), a) < std::make_pair(key(entries[b]), b);
+  });
+  std::optional<std::pair<std::size_t, std::size_t>> first;
+  for (std::size_t i = 1; i < order.size(); ++i) {
+    if (key(entries[order[i - 1]]) != key(entries[order[i]]) || (first && first->second <= order[i])) continue;
+    first = {order[i - 1], order[i]};
+  }
+  return first;
+}
+
+// Each token and each rank once, and the ranks without a gap. `lines`: where each entry stands.
+Status CheckRanks(std::span<const BpeEntry> entries, std::span<const std::uint32_t> lines, std::string_view where) {
+  const auto rank = FirstTwice(entries, [](const BpeEntry& entry) { return entry.id; });
+  const auto token = FirstTwice(entries, [](const BpeEntry& entry) { return std::string_view(entry.token); });
+  const bool is_token = token && (!rank || token->second <= rank->second);
+  if (const auto twice = is_token ? token : rank) {
+    return Error{fmt::format(
+        "{}: line {}: expected each token and each rank once, found {} of line {} again", where, lines[twice->second],
+        is_token ? "the token" : fmt::format("rank {}", entries[twice->second].id), lines[twice->first])};
+  }
+  std::vector<bool> seen(entries.size());
+  std::int32_t highest = -1;
+  for (const BpeEntry& entry : entries) {
+    highest = std::max(highest, entry.id);
+    if (static_cast<std::size_t>(entry.id) < seen.size()) seen[static_cast<std::size_t>(entry.id)] = true;
+  }
+  const auto gap = std::find(seen.begin(), seen.end(), false);
+  if (gap == seen.end()) return {};
+  return Error{fmt::format("{}: expected the ranks 0 to {}, found none of {}", where, highest, gap - seen.begin())};
+}
+
 }  // namespace
 
 Result<std::vector<BpeEntry>> ParseTiktoken(std::string_view text, std::string_view where) {
   std::vector<BpeEntry> entries;
-  std::vector<std::size_t> line_of_rank;  // 0: not seen
-  std::unordered_map<std::string, std::size_t> line_of_token;
-  for (std::size_t line = 1; !text.empty(); ++line) {
+  std::vector<std::uint32_t> lines;
+  // A line has 6 bytes at the least; a text of shorter ones is refused at the first of them.
+  const auto most = std::min<std::size_t>(static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) + 1,
+                                          text.size() / 6 + 1);
+  entries.reserve(most);
+  lines.reserve(most);
+  for (std::uint32_t line = 1; !text.empty(); ++line) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     std::string_view row = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
@@ -96,22 +140,10 @@ Result<std::vector<BpeEntry>> ParseTiktoken(std::string_view text, std::string_v
       return Error{fmt::format("{}: line {}: expected a token in base64, a space and a rank below {}, found {}", where,
                                line, kMaxTokenId, io::Quoted(row))};
     }
-    const auto at = static_cast<std::size_t>(*rank);
-    if (at >= line_of_rank.size()) line_of_rank.resize(at + 1);
-    const auto [known, is_new] = line_of_token.emplace(*token, line);
-    if (line_of_rank[at] != 0 || !is_new) {
-      return Error{fmt::format("{}: line {}: expected each token and each rank once, found {} of line {} again", where,
-                               line, is_new ? fmt::format("rank {}", *rank) : "the token",
-                               is_new ? line_of_rank[at] : known->second)};
-    }
-    line_of_rank[at] = line;
     entries.push_back({std::move(*token), *rank});
+    lines.push_back(line);
   }
-  const auto gap = std::find(line_of_rank.begin(), line_of_rank.end(), std::size_t{0});
-  if (gap != line_of_rank.end()) {
-    return Error{fmt::format("{}: expected the ranks 0 to {}, found none of {}", where, line_of_rank.size() - 1,
-                             gap - line_of_rank.begin())};
-  }
+  MLA_RETURN_IF_ERROR(CheckRanks(entries, lines, where));
   return entries;
 }
 
@@ -121,9 +153,9 @@ namespace {
 std::string_view CodeOf(const io::JsonValue& config) {
   const io::JsonValue* map = config.Find("auto_map");
   const io::JsonValue* code = map != nullptr ? map->Find("AutoTokenizer") : nullptr;
-  if (code != nullptr && code->is_array() && !code->items.empty()) code = &code->items[0];
+  if (code != nullptr && code->is_array() && !code->items().empty()) code = &code->items()[0];
   if (code == nullptr || !code->is_string()) return {};
-  std::string_view name = code->string;
+  std::string_view name = code->string();
   const std::size_t dashes = name.rfind("--");
   return dashes == std::string_view::npos ? name : name.substr(dashes + 2);
 }
@@ -153,7 +185,7 @@ Status CheckPattern(std::string_view code, std::string_view where) {
 Status CheckClass(const std::string& dir, const io::JsonValue* config) {
   const std::string where = io::Printable(dir + "/tokenizer_config.json");
   const io::JsonValue* type = config != nullptr ? config->Find("tokenizer_class") : nullptr;
-  if (type == nullptr || !type->is_string() || type->string != "TikTokenTokenizer") {
+  if (type == nullptr || !type->is_string() || type->string() != "TikTokenTokenizer") {
     return Mismatch(where, "tokenizer_class",
                     "\"TikTokenTokenizer\" (tiktoken.model does not say how texts are split, and that is known for "
                     "this class alone)",
@@ -175,7 +207,7 @@ Status CheckClass(const std::string& dir, const io::JsonValue* config) {
 }
 
 // One entry of added_tokens_decoder: its id is the key.
-Result<AddedToken> ParseSpecial(const std::string& key, const io::JsonValue& value, std::int32_t first,
+Result<AddedToken> ParseSpecial(std::string_view key, const io::JsonValue& value, std::int32_t first,
                                 std::string_view where) {
   const std::string path = "added_tokens_decoder." + io::Printable(key, 40);
   const std::optional<std::int32_t> id = FromDecimal(key);
@@ -205,7 +237,7 @@ Result<std::vector<AddedToken>> SpecialTokens(const io::JsonValue& config, std::
   }
   const io::JsonValue* named = config.Find("added_tokens_decoder");
   if (named == nullptr || !named->is_object()) return Mismatch(where, "added_tokens_decoder", "an object", named);
-  for (const auto& [key, value] : named->members) {
+  for (const auto& [key, value] : named->members()) {
     MLA_ASSIGN_OR_RETURN(AddedToken token, ParseSpecial(key, value, first, where));
     const auto at = static_cast<std::size_t>(token.id - first);
     if (at < tokens.size()) {

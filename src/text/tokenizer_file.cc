@@ -23,12 +23,12 @@ Result<bool> BoolMember(const io::JsonValue& object, std::string_view key, std::
   if (value == nullptr || !value->is_bool()) {
     return Mismatch(where, fmt::format("{}.{}", path, key), "true or false", value);
   }
-  return value->boolean;
+  return value->boolean();
 }
 
 Status OnlyMembers(const io::JsonValue& object, std::initializer_list<std::string_view> known, std::string_view where,
                    std::string_view path) {
-  for (const auto& [key, value] : object.members) {
+  for (const auto& [key, value] : object.members()) {
     if (std::find(known.begin(), known.end(), key) == known.end()) {
       return Error{fmt::format("{}: {}{}: expected only {}, found {} as well", where, path,
                                path.empty() ? "top level" : "", fmt::join(known, ", "), io::Quoted(key))};
@@ -43,7 +43,7 @@ Result<std::string> StringMember(const io::JsonValue& object, std::string_view k
   if (value == nullptr || !value->is_string()) {
     return Mismatch(where, fmt::format("{}.{}", path, key), "a string", value);
   }
-  return value->string;
+  return std::string(value->string());
 }
 
 Result<std::string> TypeOf(const io::JsonValue& object, std::string_view where, std::string_view path) {
@@ -54,20 +54,20 @@ Result<std::string> TypeOf(const io::JsonValue& object, std::string_view where, 
 namespace {
 
 Result<std::int32_t> ParseId(const io::JsonValue* value, std::string_view where, std::string_view field) {
-  if (value == nullptr || !value->is_int() || value->integer < 0 || value->integer >= kMaxTokenId) {
+  if (value == nullptr || !value->is_int() || value->integer() < 0 || value->integer() >= kMaxTokenId) {
     return Mismatch(where, field, fmt::format("an id from 0 to {}", kMaxTokenId - 1), value);
   }
-  return static_cast<std::int32_t>(value->integer);
+  return static_cast<std::int32_t>(value->integer());
 }
 
 Result<std::vector<BpeEntry>> ParseVocab(const io::JsonValue* vocab, std::string_view where) {
   if (vocab == nullptr || !vocab->is_object()) return Mismatch(where, "model.vocab", "an object", vocab);
   std::vector<BpeEntry> entries;
-  entries.reserve(vocab->members.size());
-  for (const auto& [token, value] : vocab->members) {
+  entries.reserve(vocab->members().size());
+  for (const auto& [token, value] : vocab->members()) {
     auto id = ParseId(&value, where, "model.vocab");
     if (!id.ok()) return Error{fmt::format("{} at {}", id.error().message, io::Quoted(token))};
-    entries.push_back({token, *id});
+    entries.push_back({std::string(token), *id});
   }
   std::vector<const BpeEntry*> by_id;
   by_id.reserve(entries.size());
@@ -86,25 +86,25 @@ Result<std::vector<BpeEntry>> ParseVocab(const io::JsonValue* vocab, std::string
 Result<std::vector<Bpe::Merge>> ParseMerges(const io::JsonValue* merges, std::string_view where) {
   if (merges == nullptr || !merges->is_array()) return Mismatch(where, "model.merges", "an array", merges);
   std::vector<Bpe::Merge> result;
-  result.reserve(merges->items.size());
-  const bool pairs = !merges->items.empty() && merges->items[0].is_array();
-  for (std::size_t i = 0; i < merges->items.size(); ++i) {
-    const io::JsonValue& item = merges->items[i];
+  result.reserve(merges->items().size());
+  const bool pairs = !merges->items().empty() && merges->items()[0].is_array();
+  for (std::size_t i = 0; i < merges->items().size(); ++i) {
+    const io::JsonValue& item = merges->items()[i];
     const auto fail = [&](std::string_view expected) {
       return Mismatch(where, fmt::format("model.merges[{}]", i), expected, &item);
     };
     if (pairs) {
       const bool ok =
-          item.is_array() && item.items.size() == 2 && item.items[0].is_string() && item.items[1].is_string();
+          item.is_array() && item.items().size() == 2 && item.items()[0].is_string() && item.items()[1].is_string();
       if (!ok) return fail("two strings");
-      result.emplace_back(item.items[0].string, item.items[1].string);
+      result.emplace_back(item.items()[0].string(), item.items()[1].string());
       continue;
     }
     if (!item.is_string()) return fail("a string like \"a b\"");
-    const std::string& text = item.string;
+    const std::string_view text = item.string();
     if (text.starts_with("#version")) continue;  // the heading of an old merges file, skipped there too
     const std::size_t space = text.find(' ');
-    if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos) {
+    if (space == std::string_view::npos || text.find(' ', space + 1) != std::string_view::npos) {
       return fail("two parts with one space between");
     }
     result.emplace_back(text.substr(0, space), text.substr(space + 1));
@@ -115,21 +115,21 @@ Result<std::vector<Bpe::Merge>> ParseMerges(const io::JsonValue* merges, std::st
 Status CheckModelFields(const io::JsonValue* model, std::string_view where) {
   if (model == nullptr || !model->is_object()) return Mismatch(where, "model", "an object", model);
   const io::JsonValue* type = model->Find("type");
-  if (type != nullptr && (!type->is_string() || type->string != "BPE"))
+  if (type != nullptr && (!type->is_string() || type->string() != "BPE"))
     return Mismatch(where, "model.type", "\"BPE\"", type);
   MLA_RETURN_IF_ERROR(OnlyMembers(*model,
                                   {"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
                                    "fuse_unk", "byte_fallback", "ignore_merges", "vocab", "merges"},
                                   where, "model"));
   const io::JsonValue* dropout = model->Find("dropout");
-  if (!IsNull(dropout) && !(dropout->is_number() && dropout->number == 0)) {
+  if (!IsNull(dropout) && !(dropout->is_number() && dropout->number() == 0)) {
     return Mismatch(where, "model.dropout", "null", dropout);
   }
   const io::JsonValue* unk = model->Find("unk_token");
   if (!IsNull(unk) && !unk->is_string()) return Mismatch(where, "model.unk_token", "null or a string", unk);
   for (const std::string_view key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     const io::JsonValue* affix = model->Find(key);
-    if (!IsNull(affix) && !(affix->is_string() && affix->string.empty())) {
+    if (!IsNull(affix) && !(affix->is_string() && affix->string().empty())) {
       return Mismatch(where, fmt::format("model.{}", key), "null or \"\"", affix);
     }
   }
@@ -144,7 +144,7 @@ Result<Bpe> ParseModel(const io::JsonValue* model, bool byte_level, std::string_
   if (byte_level && unknown.as_bytes) {
     return Mismatch(where, "model.byte_fallback", "false with a ByteLevel decoder", model->Find("byte_fallback"));
   }
-  if (!IsNull(model->Find("unk_token"))) unknown.token = model->Find("unk_token")->string;
+  if (!IsNull(model->Find("unk_token"))) unknown.token = model->Find("unk_token")->string();
   MLA_ASSIGN_OR_RETURN(const bool whole_words, BoolMember(*model, "ignore_merges", false, where, "model"));
   MLA_ASSIGN_OR_RETURN(std::vector<BpeEntry> vocab, ParseVocab(model->Find("vocab"), where));
   MLA_ASSIGN_OR_RETURN(const std::vector<Bpe::Merge> merges, ParseMerges(model->Find("merges"), where));
@@ -160,15 +160,15 @@ Result<AddedToken> ParseAddedToken(const io::JsonValue& item, std::string_view w
   AddedToken token;
   MLA_ASSIGN_OR_RETURN(token.id, ParseId(item.Find("id"), where, path + ".id"));
   const io::JsonValue* content = item.Find("content");
-  if (content == nullptr || !content->is_string() || content->string.empty()) {
+  if (content == nullptr || !content->is_string() || content->string().empty()) {
     return Mismatch(where, path + ".content", "a string that is not empty", content);
   }
   // Each position of a text is compared with each content: long ones would make that quadratic.
   constexpr std::size_t kLongestContent = 4096;
-  if (content->string.size() > kLongestContent) {
+  if (content->string().size() > kLongestContent) {
     return Mismatch(where, path + ".content", "at most 4096 bytes", content);
   }
-  token.content = content->string;
+  token.content = content->string();
   MLA_ASSIGN_OR_RETURN(const bool single_word, BoolMember(item, "single_word", false, where, path));
   if (single_word) return Mismatch(where, path + ".single_word", "false", item.Find("single_word"));
   MLA_ASSIGN_OR_RETURN(token.lstrip, BoolMember(item, "lstrip", false, where, path));
@@ -213,9 +213,9 @@ Result<std::vector<AddedToken>> ParseAddedTokens(const io::JsonValue* section, c
   std::vector<AddedToken> added;
   if (IsNull(section)) return added;
   if (!section->is_array()) return Mismatch(where, "added_tokens", "an array", section);
-  for (std::size_t i = 0; i < section->items.size(); ++i) {
+  for (std::size_t i = 0; i < section->items().size(); ++i) {
     MLA_ASSIGN_OR_RETURN(AddedToken token,
-                         ParseAddedToken(section->items[i], where, fmt::format("added_tokens[{}]", i)));
+                         ParseAddedToken(section->items()[i], where, fmt::format("added_tokens[{}]", i)));
     added.push_back(std::move(token));
   }
   MLA_RETURN_IF_ERROR(CheckAddedIds(added, bpe, where));
@@ -228,16 +228,16 @@ struct Prefix {
   std::int32_t id = 0;
 };
 
-Result<Prefix> ParsePrefix(const io::JsonValue& processor, const std::string& name, std::string_view where,
+Result<Prefix> ParsePrefix(const io::JsonValue& processor, std::string_view name, std::string_view where,
                            const std::string& path) {
   const io::JsonValue* table = processor.Find("special_tokens");
   const io::JsonValue* entry = table != nullptr ? table->Find(name) : nullptr;
   const io::JsonValue* ids = entry != nullptr ? entry->Find("ids") : nullptr;
   const std::string field = fmt::format("{}.special_tokens, of {}", path, io::Quoted(name));
-  if (ids == nullptr || !ids->is_array() || ids->items.size() != 1)
+  if (ids == nullptr || !ids->is_array() || ids->items().size() != 1)
     return Mismatch(where, field, "\"ids\" of one id", ids);
-  MLA_ASSIGN_OR_RETURN(const std::int32_t id, ParseId(&ids->items[0], where, field));
-  return Prefix{name, id};
+  MLA_ASSIGN_OR_RETURN(const std::int32_t id, ParseId(&ids->items()[0], where, field));
+  return Prefix{std::string(name), id};
 }
 
 // The template for a single text: the text alone, or one token before it.
@@ -250,13 +250,13 @@ Result<std::optional<Prefix>> ParseTemplate(const io::JsonValue& processor, std:
     const io::JsonValue* id = special != nullptr ? special->Find("id") : nullptr;
     return id != nullptr && id->is_string() ? id : nullptr;
   };
-  const auto& items = single->items;
+  const auto& items = single->items();
   const bool ends_with_text = !items.empty() && items.back().Find("Sequence") != nullptr;
   if (items.size() == 1 && ends_with_text) return std::optional<Prefix>();
   if (items.size() != 2 || !ends_with_text || token_of(items[0]) == nullptr) {
     return Mismatch(where, path + ".single", "the text, with at most one token before it and none after", single);
   }
-  MLA_ASSIGN_OR_RETURN(const Prefix prefix, ParsePrefix(processor, token_of(items[0])->string, where, path));
+  MLA_ASSIGN_OR_RETURN(const Prefix prefix, ParsePrefix(processor, token_of(items[0])->string(), where, path));
   return std::optional<Prefix>(prefix);
 }
 
@@ -273,9 +273,9 @@ Result<std::optional<Prefix>> ParsePostProcessor(const io::JsonValue& processor,
   }
   if (items == nullptr || !items->is_array()) return Mismatch(where, path + ".processors", "an array", items);
   std::optional<Prefix> prefix;
-  for (std::size_t i = 0; i < items->items.size(); ++i) {
+  for (std::size_t i = 0; i < items->items().size(); ++i) {
     const std::string item_path = fmt::format("{}.processors[{}]", path, i);
-    MLA_ASSIGN_OR_RETURN(const std::optional<Prefix> one, ParsePostProcessor(items->items[i], where, item_path));
+    MLA_ASSIGN_OR_RETURN(const std::optional<Prefix> one, ParsePostProcessor(items->items()[i], where, item_path));
     if (one && prefix) return Error{fmt::format("{}: {}: expected one token before the text, found two", where, path)};
     if (one) prefix = one;
   }
@@ -339,7 +339,7 @@ Result<TokenizerFile> ParseTokenizerFile(const io::JsonValue& root, std::string_
                                    "post_processor", "decoder", "model"},
                                   where, ""));
   const io::JsonValue* version = root.Find("version");
-  if (version != nullptr && !(version->is_string() && version->string == "1.0")) {
+  if (version != nullptr && !(version->is_string() && version->string() == "1.0")) {
     return Mismatch(where, "version", "\"1.0\"", version);
   }
   for (const std::string_view key : {"truncation", "padding"}) {
@@ -385,7 +385,7 @@ Result<TokenizerConfig> ParseTokenizerConfig(const io::JsonValue& root, std::str
     if (content == nullptr || !content->is_string()) {
       return Mismatch(where, key, "a string, or an object with the string \"content\"", value);
     }
-    out = content->string;
+    out = content->string();
     return {};
   };
   MLA_RETURN_IF_ERROR(token("bos_token", config.bos_token));
@@ -393,7 +393,7 @@ Result<TokenizerConfig> ParseTokenizerConfig(const io::JsonValue& root, std::str
   const io::JsonValue* add_bos = root.Find("add_bos_token");
   if (IsNull(add_bos)) return config;
   if (!add_bos->is_bool()) return Mismatch(where, "add_bos_token", "true, false or null", add_bos);
-  config.add_bos = add_bos->boolean;
+  config.add_bos = add_bos->boolean();
   return config;
 }
 

@@ -69,8 +69,12 @@ TEST(Allocation, RunAllocatesNothing) {
   Result<KvBWeights> packed = KvBWeights::Pack(
       dims, DType::kF32, reinterpret_cast<const std::byte*>(weights.raw.data()), WeightDType::kBF16, *pool);
   Result<LatentCache> cache = LatentCache::Create(MakeLatentLayout(18, 4, 1, DType::kBF16), 20);
+  PoisonPages(*cache);
   std::vector<std::int32_t> pages(20);
   for (std::size_t i = 0; i < pages.size(); ++i) pages[i] = static_cast<std::int32_t>(i);
+  const std::vector<float> row = RandomFloats(22, rng);
+  for (std::int64_t slot = 0; slot < 1280; ++slot) WriteCacheRow(cache->Layer(0), slot, row.data(), row.data() + 18);
+  pages.resize(24, kNoPage);
   for (const std::string& kernels : KernelTables()) {
     MlaAttention::Options options = OptionsFor(dims, 100, 1280);
     options.workers = 2;

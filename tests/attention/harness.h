@@ -3,6 +3,7 @@
 #define MLA_TESTS_ATTENTION_HARNESS_H_
 
 #include <cstdint>
+#include <limits>
 #include <random>
 #include <span>
 #include <string>
@@ -55,6 +56,12 @@ struct TestOutput {
 // Options of a small case: scale 0.3, one worker, the fastest kernels.
 MlaAttention::Options OptionsFor(const MlaDims& dims, std::int64_t max_rows, std::int64_t max_keys);
 
+// What stands in page tables past the last page: an index that no cache has.
+inline constexpr std::int32_t kNoPage = std::numeric_limits<std::int32_t>::max();
+
+// Fills every slot with NaN, so that whatever reads one that was not written shows.
+void PoisonPages(const LatentCache& cache);
+
 // Values in [-1, 1).
 std::vector<float> RandomFloats(std::int64_t count, std::mt19937_64& rng);
 TestWeights RandomWeights(const MlaDims& dims, WeightDType keep, std::mt19937_64& rng);
@@ -81,6 +88,14 @@ Expected Oracle(const TestWeights& weights, const TestSequence& sequence, DType 
 // Compares: NaN and infinity positions first, then the bound; prints the worst place. Returns the largest error divided
 // by its bound.
 double ExpectWithin(const TestOutput& got, std::size_t sequence, const Expected& expected, const std::string& label);
+
+// (N + P)^-1/2.
+double ScaleOf(const MlaDims& dims);
+
+// Runs the sequences with every kernel table that this machine has, against one oracle.
+void ExpectEveryTableWithin(const TestWeights& weights, const std::vector<TestSequence>& sequences,
+                            const TestPaging& paging, double scale, const std::string& label,
+                            bool exact_scores = false);
 
 // Bit for bit, printing the first difference.
 void ExpectSameBits(const std::vector<float>& a, const std::vector<float>& b, const std::string& label);

@@ -1,6 +1,8 @@
 set(harness ${CMAKE_CURRENT_LIST_DIR}/harness.cc)
 mla_test(attention attention LABELS kernels SOURCES ${harness})
+mla_test(attention coverage LABELS kernels SOURCES ${harness})
 mla_test(attention invariance LABELS kernels SOURCES ${harness})
+mla_test(attention choose LABELS kernels SOURCES ${harness})
 mla_test(attention kernels LABELS kernels SOURCES ${harness})
 mla_test(attention workers LABELS threads SOURCES ${harness})
 mla_test(attention allocation SOURCES ${harness})

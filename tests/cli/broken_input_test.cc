@@ -1,13 +1,11 @@
 // Whatever is wrong with files, flags or the machine: one line that says what, and exit 1.
 #include <cstdint>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 
 #include <nlohmann/json.hpp>
 
+#include "cli/demo_copy.h"
 #include "cli/program.h"
 #include "testing/temp_dir.h"
 
@@ -15,36 +13,6 @@ namespace mla::testing {
 namespace {
 
 using Json = nlohmann::json;
-namespace fs = std::filesystem;
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-// The demo's folder in a folder of the test's, files linked until one is replaced.
-class DemoCopy {
- public:
-  DemoCopy() {
-    for (const char* file : {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}) {
-      fs::create_symlink(DemoDir() + "/" + file, dir_.File(file));
-    }
-  }
-  const std::string& path() const { return dir_.path(); }
-  void Replace(const std::string& file, const std::string& bytes) const {
-    fs::remove(dir_.File(file));
-    dir_.Write(file, bytes);
-  }
-  void Config(const std::string& key, const Json& value) const {
-    Json config = Json::parse(ReadFile(DemoDir() + "/config.json"));
-    config[key] = value;
-    Replace("config.json", config.dump());
-  }
-  void Remove(const std::string& file) const { fs::remove(dir_.File(file)); }
-
- private:
-  TempDir dir_;
-};
 
 ProcessResult RunOn(const DemoCopy& demo) { return Mla({"run", demo.path(), "And", "--max-tokens", "2"}); }
 

@@ -31,7 +31,7 @@ std::vector<double> Exact(const std::string& dir, const std::vector<std::int32_t
   const auto config = Need(contract::LoadConfig(dir));
   const auto checkpoint = Need(io::Checkpoint::Open(dir));
   Need(contract::RequireTensors(config, checkpoint));
-  const auto model = Need(reference::ReferenceModel::Load(config, checkpoint));
+  const auto model = Need(reference::ReferenceModel::Load(config, checkpoint, config.max_position_embeddings));
   auto state = model.NewState();
   return model.Append(state, ids);
 }

@@ -27,9 +27,9 @@ template <class T>
 std::vector<T> NumbersOf(const io::JsonValue& array) {
   MLA_CHECK(array.is_array());
   std::vector<T> numbers;
-  for (const io::JsonValue& item : array.items) {
+  for (const io::JsonValue& item : array.items()) {
     MLA_CHECK(item.is_number());
-    numbers.push_back(static_cast<T>(item.number));
+    numbers.push_back(static_cast<T>(item.number()));
   }
   return numbers;
 }

@@ -44,7 +44,7 @@ struct Fixture {
     const io::JsonValue expected = Need(io::ReadJsonFile(dir + "/expected.json"));
     ids = NumbersOf<std::int32_t>(Member(expected, "ids"));
     // Longrope's factors follow from the context. It is served whole, and no further.
-    MLA_CHECK_EQ(Member(expected, "context").integer, std::ssize(ids));
+    MLA_CHECK_EQ(Member(expected, "context").integer(), std::ssize(ids));
     const auto file = Need(io::Checkpoint::Open(dir + "/expected.safetensors"));
     const io::Tensor* tensor = file.Find("logits");
     MLA_CHECK(tensor != nullptr && tensor->known_dtype && tensor->dtype == DType::kF32);
@@ -123,7 +123,7 @@ TEST(Fixtures, OfEveryFamily) {
   int quantised = 0;
   for (const std::string& name : Fixtures()) {
     const io::JsonValue config = Need(io::ReadJsonFile(ConformanceData(name) + "/config.json"));
-    families.insert(Member(config, "model_type").string);
+    families.insert(Member(config, "model_type").string());
     quantised += config.Find("quantization_config") != nullptr ? 1 : 0;
   }
   EXPECT_EQ(families, (std::set<std::string>{"deepseek_v2", "deepseek_v3", "glm4_moe_lite", "kimi_k2", "minicpm3"}));

@@ -23,14 +23,14 @@ const io::JsonValue& Tables() {
 
 struct Table {
   explicit Table(std::size_t i)
-      : json(Tables().items[i]),
-        config(Need(contract::ParseConfig(Member(json, "config").string, Member(json, "name").string))),
-        context(Member(json, "context").integer),
+      : json(Tables().items()[i]),
+        config(Need(contract::ParseConfig(Member(json, "config").string(), Member(json, "name").string()))),
+        context(Member(json, "context").integer()),
         positions(NumbersOf<std::int64_t>(Member(json, "positions"))),
         pairs(NumbersOf<std::int64_t>(Member(json, "pairs"))) {}
 
-  double cos(std::size_t p, std::size_t i) const { return Member(json, "cos").items.at(p).items.at(i).number; }
-  double sin(std::size_t p, std::size_t i) const { return Member(json, "sin").items.at(p).items.at(i).number; }
+  double cos(std::size_t p, std::size_t i) const { return Member(json, "cos").items().at(p).items().at(i).number(); }
+  double sin(std::size_t p, std::size_t i) const { return Member(json, "sin").items().at(p).items().at(i).number(); }
 
   const io::JsonValue& json;
   contract::ModelConfig config;
@@ -95,10 +95,10 @@ TEST_P(RopeTables, Reference) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Published, RopeTables, ::testing::Range(std::size_t{0}, Tables().items.size()),
-                         [](const auto& test) { return TestName(Member(Tables().items[test.param], "name").string); });
+INSTANTIATE_TEST_SUITE_P(Published, RopeTables, ::testing::Range(std::size_t{0}, Tables().items().size()),
+                         [](const auto& test) { return TestName(Member(Tables().items()[test.param], "name").string()); });
 
-TEST(RopeVectors, AreThere) { EXPECT_EQ(Tables().items.size(), 11U); }
+TEST(RopeVectors, AreThere) { EXPECT_EQ(Tables().items().size(), 11U); }
 
 }  // namespace
 }  // namespace mla::testing

@@ -41,21 +41,21 @@ TopkMethod MethodOf(const std::string& word) {
 std::vector<Vector> Vectors() {
   std::vector<Vector> vectors;
   const io::JsonValue json = Need(io::ReadJsonFile(ConformanceData("routing.json")));
-  for (const io::JsonValue& item : json.items) {
+  for (const io::JsonValue& item : json.items()) {
     Vector v;
-    v.name = Member(item, "name").string;
+    v.name = Member(item, "name").string();
     v.logits = NumbersOf<double>(Member(item, "logits"));
     v.bias = NumbersOf<double>(Member(item, "bias"));
     v.experts = NumbersOf<std::int64_t>(Member(item, "experts"));
     v.weights = NumbersOf<double>(Member(item, "weights"));
     v.moe.n_routed_experts = std::ssize(v.logits);
-    v.moe.num_experts_per_tok = Member(item, "num_experts_per_tok").integer;
-    v.moe.n_group = Member(item, "n_group").integer;
-    v.moe.topk_group = Member(item, "topk_group").integer;
-    v.moe.norm_topk_prob = Member(item, "norm_topk_prob").boolean;
-    v.moe.routed_scaling_factor = Member(item, "routed_scaling_factor").number;
-    v.moe.scoring_func = ScoringOf(Member(item, "scoring_func").string);
-    v.moe.topk_method = MethodOf(Member(item, "topk_method").string);
+    v.moe.num_experts_per_tok = Member(item, "num_experts_per_tok").integer();
+    v.moe.n_group = Member(item, "n_group").integer();
+    v.moe.topk_group = Member(item, "topk_group").integer();
+    v.moe.norm_topk_prob = Member(item, "norm_topk_prob").boolean();
+    v.moe.routed_scaling_factor = Member(item, "routed_scaling_factor").number();
+    v.moe.scoring_func = ScoringOf(Member(item, "scoring_func").string());
+    v.moe.topk_method = MethodOf(Member(item, "topk_method").string());
     vectors.push_back(v);
   }
   return vectors;

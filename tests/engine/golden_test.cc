@@ -31,7 +31,7 @@ const std::vector<int> kThreads = kUnderSanitizer ? std::vector<int>{2} : std::v
 
 std::vector<double> Numbers(const io::JsonValue& array) {
   std::vector<double> numbers;
-  for (const io::JsonValue& item : array.items) numbers.push_back(item.number);
+  for (const io::JsonValue& item : array.items()) numbers.push_back(item.number());
   return numbers;
 }
 

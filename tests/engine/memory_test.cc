@@ -1,9 +1,11 @@
-// Memory: what is planned is what is allocated, counted at the system's door; a step allocates nothing.
+// Memory: what is planned is what is allocated, counted at the system's door; a step allocates nothing; requests leave
+// nothing behind.
 //
-// The program counts every operator new and, through the linker's --wrap, every anonymous mmap.
+// The program counts every operator new and delete and, through the linker's --wrap, every anonymous mmap.
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
+#include <fstream>
 #include <new>
 #include <string>
 #include <utility>
@@ -11,6 +13,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/buffer.h"
 #include "mla/cache.h"
@@ -23,6 +26,7 @@ namespace {
 
 std::atomic<std::int64_t> news{0};
 std::atomic<std::int64_t> new_bytes{0};
+std::atomic<std::int64_t> deletes{0};
 std::atomic<std::int64_t> maps{0};
 std::atomic<std::int64_t> mapped_bytes{0};
 
@@ -34,12 +38,17 @@ void* Counted(std::size_t size) {
   return p;
 }
 
+void GiveBack(void* p) {
+  if (p != nullptr) deletes.fetch_add(1, std::memory_order_relaxed);
+  std::free(p);
+}
+
 }  // namespace
 
 // The array forms call these; aligned ones are not used by the library's steps, and would be linked from libstdc++.
 void* operator new(std::size_t size) { return Counted(size); }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+void operator delete(void* p) noexcept { GiveBack(p); }
+void operator delete(void* p, std::size_t) noexcept { GiveBack(p); }
 
 extern "C" {
 void* __real_mmap(void* address, std::size_t length, int protection, int flags, int fd, off_t offset);
@@ -58,15 +67,16 @@ namespace {
 struct Count {
   std::int64_t news = 0;
   std::int64_t new_bytes = 0;
+  std::int64_t deletes = 0;
   std::int64_t maps = 0;
   std::int64_t mapped_bytes = 0;
 };
 
 template <class F>
 Count CountIn(F&& f) {
-  const Count before{::news, ::new_bytes, ::maps, ::mapped_bytes};
+  const Count before{::news, ::new_bytes, ::deletes, ::maps, ::mapped_bytes};
   f();
-  return {::news - before.news, ::new_bytes - before.new_bytes, ::maps - before.maps,
+  return {::news - before.news, ::new_bytes - before.new_bytes, ::deletes - before.deletes, ::maps - before.maps,
           ::mapped_bytes - before.mapped_bytes};
 }
 
@@ -78,6 +88,7 @@ TEST(Counters, Count) {
     ASSERT_TRUE(buffer.ok());
   });
   EXPECT_GE(count.new_bytes, 1000);
+  EXPECT_EQ(count.deletes, count.news);
   EXPECT_EQ(count.maps, 1);
   EXPECT_EQ(count.mapped_bytes, 12345);
 }
@@ -193,6 +204,61 @@ TEST(Step, AllocatesNothing) {
       EXPECT_EQ(count.news, 0);
       EXPECT_EQ(count.maps, 0);
     }
+  }
+}
+
+// Bytes of the process that stand in memory.
+std::int64_t ResidentBytes() {
+  std::int64_t size = 0;
+  std::int64_t resident = 0;
+  std::ifstream("/proc/self/statm") >> size >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+// One request to its end, one that another's pages serve, one that is preempted on the way, one that is refused.
+void RunEveryKind(Engine& engine, const Request& request) {
+  ASSERT_TRUE(engine.Generate(request).ok());
+  const SequenceId donor = Need(engine.Submit(request));
+  for (int step = 0; step < 3; ++step) ASSERT_TRUE(engine.Step());
+  const SequenceId heir = Need(engine.Submit(request, donor));
+  ASSERT_TRUE(engine.Step());
+  engine.Preempt(donor);
+  ASSERT_TRUE(engine.Step());
+  engine.Release(donor);
+  engine.Release(heir);
+  Request refused = request;
+  refused.prompt[0] = -1;
+  ASSERT_FALSE(engine.Submit(refused).ok());
+}
+
+// A thousand runs hold what one run holds: every allocation is given back, nothing is mapped, every page is free, and
+// the process has not grown. (A kilobyte a run would be a megabyte.)
+TEST(Requests, AThousandLeaveNothingBehind) {
+  const Model model = TinyModel(TinyOptions{}, 3, WeightDType::kBF16);
+  const auto pool = MakeThreadPool(1);
+  EngineOptions options;
+  options.context = 64;
+  options.max_sequences = 2;
+  options.prefill_chunk = 8;
+  options.page_tokens = 8;
+  Engine engine = Need(Engine::Create(model, options, *pool));
+  Request request;
+  request.prompt = RandomIds(20, model.info().vocab_size, 6);
+  request.max_tokens = 4;
+  request.sampling.temperature = 1;
+  RunEveryKind(engine, request);  // what is had once
+  const std::int64_t resident = ResidentBytes();
+  ASSERT_GT(resident, 0);
+  const Count count = CountIn([&] {
+    for (int run = 0; run < 1000 && !HasFatalFailure(); ++run) RunEveryKind(engine, request);
+  });
+  EXPECT_GT(count.news, 1000);
+  EXPECT_EQ(count.news, count.deletes);
+  EXPECT_EQ(count.maps, 0);
+  EXPECT_EQ(engine.free_pages(), engine.options().cache_pages);
+  // Sanitizers keep freed memory for a while.
+  if (!kUnderSanitizer) {
+    EXPECT_LT(ResidentBytes() - resident, 1 << 20);
   }
 }
 

@@ -39,35 +39,35 @@ TEST(Json, EveryKind) {
   const JsonValue v = Good(R"( {"n": null, "t": true, "f": false, "i": -12, "d": 1.5, "s": "aé\n\u00e9\ud83d\ude00",
     "a": [1, [], {}], "": {"x": {"y": 0}}} )");
   ASSERT_TRUE(v.is_object());
-  ASSERT_EQ(v.members.size(), 8U);
-  EXPECT_EQ(v.members[0].first, "n");  // the file's order
-  EXPECT_EQ(v.members[7].first, "");
+  ASSERT_EQ(v.members().size(), 8U);
+  EXPECT_EQ(v.members()[0].first, "n");  // the file's order
+  EXPECT_EQ(v.members()[7].first, "");
   EXPECT_TRUE(v.Find("n")->is_null());
-  EXPECT_TRUE(v.Find("t")->is_bool() && v.Find("t")->boolean);
-  EXPECT_TRUE(v.Find("f")->is_bool() && !v.Find("f")->boolean);
+  EXPECT_TRUE(v.Find("t")->is_bool() && v.Find("t")->boolean());
+  EXPECT_TRUE(v.Find("f")->is_bool() && !v.Find("f")->boolean());
   EXPECT_TRUE(v.Find("i")->is_int() && v.Find("i")->is_number());
-  EXPECT_EQ(v.Find("i")->integer, -12);
-  EXPECT_EQ(v.Find("i")->number, -12.0);
+  EXPECT_EQ(v.Find("i")->integer(), -12);
+  EXPECT_EQ(v.Find("i")->number(), -12.0);
   EXPECT_TRUE(v.Find("d")->is_number() && !v.Find("d")->is_int());
-  EXPECT_EQ(v.Find("d")->number, 1.5);
-  EXPECT_EQ(v.Find("s")->string, "a\u00e9\n\u00e9\U0001F600");
-  ASSERT_EQ(v.Find("a")->items.size(), 3U);
-  EXPECT_TRUE(v.Find("a")->items[1].is_array());
-  EXPECT_TRUE(v.Find("a")->items[2].is_object());
-  EXPECT_EQ(v.Find("")->Find("x")->Find("y")->integer, 0);
+  EXPECT_EQ(v.Find("d")->number(), 1.5);
+  EXPECT_EQ(v.Find("s")->string(), "a\u00e9\n\u00e9\U0001F600");
+  ASSERT_EQ(v.Find("a")->items().size(), 3U);
+  EXPECT_TRUE(v.Find("a")->items()[1].is_array());
+  EXPECT_TRUE(v.Find("a")->items()[2].is_object());
+  EXPECT_EQ(v.Find("")->Find("x")->Find("y")->integer(), 0);
   EXPECT_EQ(v.Find("absent"), nullptr);
   EXPECT_EQ(v.Find("i")->Find("x"), nullptr);
 }
 
 TEST(Json, Numbers) {
-  EXPECT_EQ(Good("9223372036854775807").integer, std::numeric_limits<std::int64_t>::max());
-  EXPECT_EQ(Good("-9223372036854775808").integer, std::numeric_limits<std::int64_t>::min());
+  EXPECT_EQ(Good("9223372036854775807").integer(), std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(Good("-9223372036854775808").integer(), std::numeric_limits<std::int64_t>::min());
   for (const char* text :
        {"9223372036854775808", "18446744073709551615", "18446744073709551616", "-9223372036854775809",
         "100000000000000000000000000000", "1.0", "1e3", "-0.0", "5e-324", "1e-999"}) {
     const JsonValue v = Good(text);
-    EXPECT_EQ(v.kind, JsonValue::Kind::kDouble) << text;
-    EXPECT_EQ(v.number, std::strtod(text, nullptr)) << text;
+    EXPECT_EQ(v.kind(), JsonValue::Kind::kDouble) << text;
+    EXPECT_EQ(v.number(), std::strtod(text, nullptr)) << text;
   }
   EXPECT_THAT(Fault("1e999"), HasSubstr("the number 1e999 is too large"));
   EXPECT_THAT(Fault("[-1e999]"), HasSubstr("too large"));
@@ -139,7 +139,7 @@ TEST(Json, ManyMembersAreQuick) {
   std::string text = "{";
   for (int i = 0; i < 300'000; ++i) text += "\"key" + std::to_string(i) + "\":" + std::to_string(i) + ",";
   const auto start = std::chrono::steady_clock::now();
-  EXPECT_EQ(Good(text + "\"last\":0}").members.size(), 300'001U);
+  EXPECT_EQ(Good(text + "\"last\":0}").members().size(), 300'001U);
   EXPECT_THAT(Fault(text + "\"key5\":0}"), HasSubstr("the key \"key5\" appears twice"));
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
 }
@@ -147,7 +147,7 @@ TEST(Json, ManyMembersAreQuick) {
 TEST(Json, TheNumberOfValuesIsBounded) {
   std::string text = "[";  // the array is a value too
   for (int i = 0; i < (1 << 22) - 2; ++i) text += "1,";
-  EXPECT_EQ(Good(text + "1]").items.size(), (std::size_t{1} << 22) - 1);
+  EXPECT_EQ(Good(text + "1]").items().size(), (std::size_t{1} << 22) - 1);
   EXPECT_THAT(Fault(text + "1,1]"), HasSubstr("more than 4194304 values"));
 }
 
@@ -171,7 +171,7 @@ TEST(Json, Quoting) {
   std::string text;
   for (int c = 0; c < 128; ++c) text += static_cast<char>(c);
   text += "\u00e9";
-  EXPECT_EQ(Good(JsonString(text)).string, text);
+  EXPECT_EQ(Good(JsonString(text)).string(), text);
 }
 
 // Each cut of a document that has everything is an error, and no crash.
@@ -183,7 +183,7 @@ TEST(Json, EveryTruncation) {
 
 TEST(ReadJsonFile, OnlyRegularFilesOfBoundedSize) {
   const testing::TempDir dir;
-  EXPECT_EQ(ReadJsonFile(dir.Write("a.json", "[1]")).value().items.size(), 1U);
+  EXPECT_EQ(ReadJsonFile(dir.Write("a.json", "[1]")).value().items().size(), 1U);
   EXPECT_TRUE(ReadJsonFile(dir.File("a.json"), 3).ok());
   EXPECT_THAT(ReadJsonFile(dir.File("a.json"), 2).error().message, HasSubstr("expected at most 2 bytes, found 3"));
   EXPECT_THAT(ReadJsonFile(dir.File("none")).error().message,

@@ -140,7 +140,7 @@ TinyOptions AtRandom(std::uint64_t seed) {
     o.num_experts_per_tok = upto(1, std::min<std::int64_t>(4, o.topk_group * (*o.n_routed_experts / o.n_group)));
     o.n_shared_experts = upto(0, 2);
     o.moe_intermediate_size = upto(1, 40);
-    o.norm_topk_prob = rng() % 2 == 0;
+    o.norm_topk_prob = rng() % 2 == 0 && o.num_experts_per_tok > 1;
     o.first_k_dense_replace = upto(0, o.num_hidden_layers);
     o.moe_layer_freq = upto(1, 2);
   }

@@ -45,9 +45,9 @@ inline const io::JsonValue& Field(const io::JsonValue& object, std::string_view 
 
 inline std::vector<std::int32_t> Ids(const io::JsonValue& array) {
   std::vector<std::int32_t> ids;
-  for (const io::JsonValue& item : array.items) {
+  for (const io::JsonValue& item : array.items()) {
     MLA_CHECK(item.is_int());
-    ids.push_back(static_cast<std::int32_t>(item.integer));
+    ids.push_back(static_cast<std::int32_t>(item.integer()));
   }
   return ids;
 }

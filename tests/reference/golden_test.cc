@@ -46,18 +46,18 @@ class GoldenPrompt : public ::testing::TestWithParam<std::string> {
   }
 
   void ExpectLogProbabilitiesOfThePrompt() const {
-    const auto& expected = Field(golden(), "next_logprobs").items;
+    const auto& expected = Field(golden(), "next_logprobs").items();
     ASSERT_EQ(expected.size(), ids_.size() - 1);
     for (std::size_t i = 0; i < expected.size(); ++i) {
       const auto row = Row(logits_, i);
       const double found = row[static_cast<std::size_t>(ids_[i + 1])] - LogSumExp(row);
-      ASSERT_NEAR(found, expected[i].number, kTolerance) << "position " << i;
+      ASSERT_NEAR(found, expected[i].number(), kTolerance) << "position " << i;
     }
   }
 
   void ExpectLargestLogitsOfTheLastPosition() const {
     const auto expected_ids = Ids(Field(golden(), "last_top8_ids"));
-    const auto& expected = Field(golden(), "last_top8_logits").items;
+    const auto& expected = Field(golden(), "last_top8_logits").items();
     ASSERT_EQ(expected_ids.size(), 8U);
     ASSERT_EQ(expected.size(), 8U);
     const auto row = Row(logits_, ids_.size() - 1);
@@ -69,7 +69,7 @@ class GoldenPrompt : public ::testing::TestWithParam<std::string> {
     order.resize(8);
     EXPECT_EQ(order, expected_ids);
     for (std::size_t i = 0; i < 8; ++i) {
-      EXPECT_NEAR(row[static_cast<std::size_t>(expected_ids[i])], expected[i].number, kTolerance) << "rank " << i;
+      EXPECT_NEAR(row[static_cast<std::size_t>(expected_ids[i])], expected[i].number(), kTolerance) << "rank " << i;
     }
   }
 
@@ -120,7 +120,7 @@ INSTANTIATE_TEST_SUITE_P(Demo, GoldenPrompt, ::testing::ValuesIn(kPrompts),
 
 TEST(GoldenFile, HasTheseCasesAndNoMore) {
   std::vector<std::string> names;
-  for (const auto& [name, value] : Golden().members) names.push_back(name);
+  for (const auto& [name, value] : Golden().members()) names.push_back(name);
   EXPECT_EQ(names, kPrompts);
 }
 

@@ -56,10 +56,11 @@ TEST(Bpe, AgreesWithTheDefinitionOnRandomVocabularies) {
   int merged = 0;
   for (int round = 0; round < 200; ++round) {
     Words words = {"a", "b", "c"};
+    words.reserve(40);  // merges point at them
     std::vector<Bpe::Merge> merges;
     for (std::size_t i = 1 + below(30); i > 0; --i) {
       const Bpe::Merge merge = {words[below(words.size())], words[below(words.size())]};
-      const std::string result = merge.first + merge.second;
+      const std::string result = std::string(merge.first).append(merge.second);
       if (result.size() > 8) continue;
       merges.push_back(merge);
       if (std::find(words.begin(), words.end(), result) == words.end()) words.push_back(result);
@@ -94,11 +95,11 @@ TEST(Bpe, WholeWordsComeBeforeMerges) {
 TEST(Bpe, AWordOfAMegabyteMergesToTheEnd) {
   Words words;
   std::vector<Bpe::Merge> merges;
-  std::string half = "a";
-  for (int i = 0; i < 10; ++i) {
-    merges.emplace_back(half, half);
-    half += half;
-    words.push_back(half);
+  const std::string longest(1024, 'a');
+  for (std::size_t half = 1; half < longest.size(); half *= 2) {
+    const auto part = std::string_view(longest).substr(0, half);
+    merges.emplace_back(part, part);
+    words.push_back(longest.substr(0, 2 * half));
   }
   const auto bpe = Bpe::Make(Entries(words), merges, false, "test");
   ASSERT_TRUE(bpe.ok());

@@ -35,7 +35,7 @@ std::string Encoded(const mla::Tokenizer& tokenizer, const std::string& line, ml
   const auto parsed = mla::io::ParseJson(line, "stdin");
   if (!parsed.ok()) return Failed(parsed.error());
   if (!parsed->is_string()) return Failed({"stdin: expected a string, found " + parsed->Describe()});
-  const auto ids = tokenizer.Encode(parsed->string, added);
+  const auto ids = tokenizer.Encode(parsed->string(), added);
   if (!ids.ok()) return Failed(ids.error());
   std::string out = "{\"ids\": [";
   for (std::size_t i = 0; i < ids->size(); ++i) out += (i == 0 ? "" : ", ") + std::to_string((*ids)[i]);
@@ -46,7 +46,7 @@ std::string Decoded(const mla::Tokenizer& tokenizer, const std::string& line) {
   const auto parsed = mla::io::ParseJson(line, "stdin");
   if (!parsed.ok()) return Failed(parsed.error());
   std::vector<std::int32_t> ids;
-  for (const mla::io::JsonValue& item : parsed->items) ids.push_back(static_cast<std::int32_t>(item.integer));
+  for (const mla::io::JsonValue& item : parsed->items()) ids.push_back(static_cast<std::int32_t>(item.integer()));
   mla::StreamDecoder stream(tokenizer, true);
   std::string streamed;
   for (const std::int32_t id : ids) streamed += stream.Push(id);

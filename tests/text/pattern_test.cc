@@ -20,6 +20,7 @@ std::string Matches(std::string_view pattern, std::string_view text) {
   const auto regex = Regex::Compile(*pcre, pattern);
   if (!regex.ok()) return "does not compile: " + regex.error().message;
   RegexMatcher matcher;
+  matcher.StartText(text.size());
   std::string out;
   for (std::size_t from = 0; from <= text.size();) {
     const auto found = matcher.Find(*regex, text, from);
@@ -227,6 +228,44 @@ TEST(Pattern, TooManyStepsAreAnErrorNotAHang) {
   const std::string result = Matches("(?:a|a)+b(?=c)|(?:a|aa)+d", std::string(60, 'a') + "b");
   EXPECT_EQ(result.rfind("failed: the pattern", 0), 0U) << result;
   EXPECT_NE(result.find("limit"), std::string::npos) << result;
+}
+
+// Each costs the text's square or more: by scans alone, which no count of steps sees, by backtracking, by a few starts
+// of a square each, in lookahead and lookbehind's company.
+TEST(Pattern, ATextsCostIsBounded) {
+  const std::string a(std::size_t{1} << 16, 'a');
+  for (const std::string pattern :
+       {"a*b|x", "(?:a|b)*c|x", "[a-z]+(?=[0-9])|x", "a*a*b", "(?<=a)a+b", "a+?b|x", "(?>a+)b|x", "x|a*\\z(?!.)y"}) {
+    const std::string result = Matches(pattern, a);
+    EXPECT_NE(result.find("the step limit of a text of 65536 bytes is spent"), std::string::npos)
+        << pattern << ": " << result.substr(0, 200);
+  }
+}
+
+// The text is searched in windows: whatever lies across their borders is found as in one piece. The oracle is the same
+// text cut by hand.
+TEST(Pattern, WindowsHideNothing) {
+  for (std::size_t before = 240; before < 272; ++before) {
+    const std::string head(before, 'x');
+    EXPECT_EQ(Matches("\\d+", head + "12345 6"), "12345|6|");
+    EXPECT_EQ(Matches("a*(?=b)|b", head + "aaab"), "aaa||") << before;
+    EXPECT_EQ(Matches("ab\\z", head + "abab"), "ab|");
+    EXPECT_EQ(Matches("ab$", head + "ab\nab"), "ab|ab|");
+    EXPECT_EQ(Matches("(?<=x)\u00e9+", head + "\u00e9\u00e9 \u00e9"), "\u00e9\u00e9|");
+    EXPECT_EQ(Matches("x+", head + head + "y" + head), head + head + "|" + head + "|");
+    EXPECT_EQ(Matches("y?(?!x)z|z", head + "yzz"), "yz|z|");
+    EXPECT_EQ(Matches("\\s+$", head + "  a  "), "  |");
+  }
+  // Empty matches, one at each place.
+  EXPECT_EQ(Matches("y*", std::string(1000, 'x')), std::string(1001, '|'));
+  const std::string spaces(1000, ' ');
+  EXPECT_EQ(Matches("\\s+(?!\\S)|\\s+", spaces + "a"), std::string(999, ' ') + "| |");
+  // A heavy start among light ones, each tried alone: found all the same.
+  std::string heavy;
+  for (int i = 0; i < 20; ++i) heavy += std::string(60, 'a') + "b ";
+  std::string expected;
+  for (int i = 0; i < 20; ++i) expected += std::string(60, 'a') + "b|";
+  EXPECT_EQ(Matches("(?:a|b)*a(?:a|b)*b(?= )", heavy), expected);
 }
 
 TEST(Pattern, LongRepeatsOfGroupsMatch) {

@@ -196,8 +196,8 @@ std::vector<std::pair<std::string, std::int32_t>> AddedOf(const std::string& dir
   const auto root = io::ReadJsonFile(dir + "/tokenizer.json");
   EXPECT_TRUE(root.ok());
   std::vector<std::pair<std::string, std::int32_t>> added;
-  for (const io::JsonValue& item : root->Find("added_tokens")->items) {
-    added.emplace_back(item.Find("content")->string, static_cast<std::int32_t>(item.Find("id")->integer));
+  for (const io::JsonValue& item : root->Find("added_tokens")->items()) {
+    added.emplace_back(item.Find("content")->string(), static_cast<std::int32_t>(item.Find("id")->integer()));
   }
   return added;
 }

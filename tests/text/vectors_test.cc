@@ -14,7 +14,7 @@ namespace {
 
 std::vector<std::int32_t> IdsOf(const io::JsonValue& array) {
   std::vector<std::int32_t> ids;
-  for (const io::JsonValue& item : array.items) ids.push_back(static_cast<std::int32_t>(item.integer));
+  for (const io::JsonValue& item : array.items()) ids.push_back(static_cast<std::int32_t>(item.integer()));
   return ids;
 }
 
@@ -23,10 +23,10 @@ void Compare(const std::string& dir, const std::string& file) {
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().message;
   const auto rows = io::ReadJsonFile(std::string(MLA_SOURCE_DIR) + "/tests/text/" + file);
   ASSERT_TRUE(rows.ok()) << rows.error().message;
-  ASSERT_GE(rows->items.size(), 300U);
+  ASSERT_GE(rows->items().size(), 300U);
   int differ = 0;
-  for (const io::JsonValue& row : rows->items) {
-    const std::string& text = row.Find("text")->string;
+  for (const io::JsonValue& row : rows->items()) {
+    const std::string text(row.Find("text")->string());
     const io::JsonValue* parsed = row.Find("parsed");
     const io::JsonValue* plain = row.Find("plain");  // left out where it is the same
     differ += plain != nullptr ? 1 : 0;
@@ -35,7 +35,7 @@ void Compare(const std::string& dir, const std::string& file) {
     ASSERT_TRUE(as_parsed.ok() && as_text.ok());
     EXPECT_EQ(*as_parsed, IdsOf(*parsed)) << text;
     EXPECT_EQ(*as_text, IdsOf(plain != nullptr ? *plain : *parsed)) << text;
-    const auto text_of = [&](std::string_view key) { return row.Find(key) != nullptr ? row.Find(key)->string : text; };
+    const auto text_of = [&](std::string_view key) { return row.Find(key) != nullptr ? std::string(row.Find(key)->string()) : text; };
     EXPECT_EQ(tokenizer->Decode(*as_parsed, true), text_of("parsed_text"));
     EXPECT_EQ(tokenizer->Decode(*as_text, true), text_of("plain_text"));
   }

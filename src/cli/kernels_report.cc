@@ -1,0 +1,146 @@
+#include "cli/kernels_report.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "attention/choose.h"
+#include "attention/self_test.h"
+#include "ops/self_test.h"
+
+namespace mla::cli {
+namespace {
+
+std::string WhyAbsent(const CpuInfo& cpu, Isa isa) {
+  if (cpu.Has(isa)) return "";
+  const bool processor = isa == Isa::kAvx512 ? cpu.avx512 : cpu.avx2;
+  return processor ? "not in this build" : "not on this processor";
+}
+
+std::vector<KernelCheck> ChecksOf(const attention::KernelSet& set) {
+  std::vector<KernelCheck> checks = ops::CheckKernels(*set.ops);
+  for (KernelCheck& check : attention::CheckKernels(*set.attention)) checks.push_back(std::move(check));
+  return checks;
+}
+
+// Any machine can run the portable set, the last column: it names all kernels.
+const std::vector<KernelCheck>& Kernels(const KernelsReport& report) { return report.columns.back().checks; }
+
+const char* Verdict(const KernelColumn& column, std::size_t kernel) {
+  if (!column.absent.empty()) return "-";
+  return column.checks[kernel].fault.empty() ? "passed" : "FAILED";
+}
+
+}  // namespace
+
+KernelsReport ReportKernels(const CpuInfo& cpu) {
+  KernelsReport report;
+  report.cpu = cpu;
+  const std::vector<attention::KernelSet> sets = attention::MachineKernels(cpu);
+  for (const Isa isa : {Isa::kAvx512, Isa::kAvx2, Isa::kPortable}) {
+    KernelColumn column;
+    column.isa = isa;
+    column.absent = WhyAbsent(cpu, isa);
+    for (const attention::KernelSet& set : sets) {
+      if (set.isa == isa) column.checks = ChecksOf(set);
+    }
+    report.columns.push_back(std::move(column));
+  }
+  for (const KernelColumn& column : report.columns) {
+    if (!column.absent.empty()) continue;
+    const auto failed = std::find_if(column.checks.begin(), column.checks.end(),
+                                     [](const KernelCheck& check) { return !check.fault.empty(); });
+    if (failed != column.checks.end()) {
+      report.rejected.push_back({IsaName(column.isa), fmt::format("{}: {}", failed->kernel, failed->fault)});
+    } else if (report.chosen.empty()) {
+      report.chosen = IsaName(column.isa);
+    }
+  }
+  return report;
+}
+
+std::vector<KernelUse> UsesOf(const contract::ModelConfig& c) {
+  const std::int64_t q_head = c.qk_nope_head_dim + c.qk_rope_head_dim;
+  std::vector<KernelUse> uses;
+  uses.push_back({"projections, experts, logits (bf16 weights)", "gemm_bf16",
+                  fmt::format("hidden {}, vocabulary {}", c.hidden_size, c.vocab_size)});
+  if (c.moe) {
+    uses.push_back({"router (f32 weights)", "gemm_f32",
+                    fmt::format("hidden {}, {} experts", c.hidden_size, c.moe->n_routed_experts)});
+  }
+  uses.push_back({"attention, mha form", "attend_tile",
+                  fmt::format("{} heads, keys of {}, values of {}", c.num_attention_heads, q_head, c.v_head_dim)});
+  uses.push_back({"attention, absorbed form", "attend_tile",
+                  fmt::format("{} heads, keys of {}, values of {}", c.num_attention_heads,
+                              c.kv_lora_rank + c.qk_rope_head_dim, c.kv_lora_rank)});
+  uses.push_back({"cache rows (bf16)", "widen", fmt::format("latent {}, rope {}", c.kv_lora_rank, c.qk_rope_head_dim)});
+  return uses;
+}
+
+std::string KernelsText(const KernelsReport& r) {
+  std::string text = fmt::format("processor: {}\n\n", r.cpu.model.empty() ? "unknown" : r.cpu.model);
+  text += fmt::format("{:<16}{:<8}{:<10}{:<10}{}\n", "kernel", "reads", IsaName(Isa::kAvx512), IsaName(Isa::kAvx2),
+                      IsaName(Isa::kPortable));
+  for (std::size_t i = 0; i < Kernels(r).size(); ++i) {
+    text += fmt::format("{:<16}{:<8}{:<10}{:<10}{}\n", Kernels(r)[i].kernel, DTypeName(Kernels(r)[i].dtype),
+                        Verdict(r.columns[0], i), Verdict(r.columns[1], i), Verdict(r.columns[2], i));
+  }
+  text += "\n";
+  for (const KernelColumn& column : r.columns) {
+    if (!column.absent.empty()) text += fmt::format("{}: {}\n", IsaName(column.isa), column.absent);
+    for (const KernelCheck& check : column.checks) {
+      if (!check.fault.empty()) {
+        text += fmt::format("{} {} FAILED its self-test: {}\n", IsaName(column.isa), check.kernel, check.fault);
+      }
+    }
+  }
+  text += r.chosen.empty() ? "chosen: none, since none passes\n" : fmt::format("chosen: {}\n", r.chosen);
+  if (r.model.empty()) return text;
+  text += fmt::format("\n{}:\n", r.model);
+  for (const KernelUse& use : r.uses) {
+    text +=
+        fmt::format("  {:<46}{:<14}{:<10}{}\n", use.what, use.kernel, r.chosen.empty() ? "none" : r.chosen, use.shape);
+  }
+  return text;
+}
+
+std::string KernelsJson(const KernelsReport& r) {
+  using Json = nlohmann::ordered_json;
+  const auto or_null = [](const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); };
+  Json j;
+  j["processor"] = r.cpu.model;
+  j["instruction_sets"] = Json::array();
+  j["kernels"] = Json::array();
+  for (const KernelColumn& column : r.columns) {
+    const char* isa = IsaName(column.isa);
+    j["instruction_sets"].push_back(
+        {{"name", isa}, {"can_run", column.absent.empty()}, {"why_not", or_null(column.absent)}});
+    for (std::size_t i = 0; i < Kernels(r).size(); ++i) {
+      const bool ran = column.absent.empty();
+      const std::string fault = ran ? column.checks[i].fault : "";
+      j["kernels"].push_back({{"kernel", Kernels(r)[i].kernel},
+                              {"reads", DTypeName(Kernels(r)[i].dtype)},
+                              {"instruction_set", isa},
+                              {"self_test", !ran ? Json(nullptr) : Json(fault.empty() ? "passed" : "failed")},
+                              {"fault", or_null(fault)}});
+    }
+  }
+  j["chosen"] = or_null(r.chosen);
+  j["rejected"] = Json::array();
+  for (const RejectedKernels& rejected : r.rejected) {
+    j["rejected"].push_back({{"instruction_set", rejected.name}, {"fault", rejected.fault}});
+  }
+  if (!r.model.empty()) {
+    Json uses = Json::array();
+    for (const KernelUse& use : r.uses) {
+      uses.push_back(
+          {{"use", use.what}, {"kernel", use.kernel}, {"instruction_set", or_null(r.chosen)}, {"shape", use.shape}});
+    }
+    j["model"] = {{"path", r.model}, {"uses", uses}};
+  }
+  return j.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace mla::cli

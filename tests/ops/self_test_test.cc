@@ -1,0 +1,153 @@
+// The start-up self-test of ops tables: every table of this machine passes, and each planted fault is found, by the
+// kernel that has it.
+#include "ops/self_test.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "ops/ops_testing.h"
+
+namespace mla {
+namespace {
+
+using ops::GemmBlock;
+using ops::kOpsPortable;
+using ops::OpKernels;
+
+TEST(OpsSelfTest, EveryTableOfThisMachinePasses) {
+  for (const Isa isa : testing::MachineIsas()) {
+    const std::vector<KernelCheck> checks = ops::CheckKernels(ops::KernelsFor(isa));
+    EXPECT_EQ(checks.size(), 5U);
+    for (const KernelCheck& check : checks) EXPECT_EQ(check.fault, "") << IsaName(isa) << " " << check.kernel;
+  }
+}
+
+// Only `kernel` fails; returns what is said of it.
+std::string OnlyFault(const OpKernels& table, const std::string& kernel) {
+  std::string fault;
+  for (const KernelCheck& check : ops::CheckKernels(table)) {
+    EXPECT_EQ(check.fault.empty(), check.kernel != kernel) << check.kernel << ": " << check.fault;
+    if (check.kernel == kernel) fault = check.fault;
+  }
+  return fault;
+}
+
+// Both formats' products, wrapped by a change of the block that is asked for.
+template <class Change>
+void ExpectGemmFault(Change /*change*/, const std::string& what) {
+  OpKernels table = kOpsPortable;
+  table.gemm_f32 = [](const GemmBlock& block) {
+    GemmBlock changed = block;
+    Change()(&changed);
+    kOpsPortable.gemm_f32(changed);
+  };
+  EXPECT_NE(OnlyFault(table, "gemm_f32"), "") << what;
+  table = kOpsPortable;
+  table.gemm_bf16 = [](const GemmBlock& block) {
+    GemmBlock changed = block;
+    Change()(&changed);
+    kOpsPortable.gemm_bf16(changed);
+  };
+  EXPECT_NE(OnlyFault(table, "gemm_bf16"), "") << what;
+}
+
+TEST(OpsSelfTest, FindsWrongProducts) {
+  ExpectGemmFault([](GemmBlock* b) { b->add = false; }, "add is ignored");
+  ExpectGemmFault([](GemmBlock* b) { b->add = true; }, "y is added to where it was to be overwritten");
+  ExpectGemmFault([](GemmBlock* b) { b->scale = 1; }, "the scale is ignored");
+  ExpectGemmFault([](GemmBlock* b) { --b->row_end; }, "the last row is left out");
+  ExpectGemmFault([](GemmBlock* b) { b->row_begin = 0; }, "rows before the first are written");
+  ExpectGemmFault([](GemmBlock* b) { --b->panel_end; }, "the last panel is left out");
+  ExpectGemmFault([](GemmBlock* b) { b->panel_begin = 0; }, "panels before the first are written");
+  ExpectGemmFault([](GemmBlock* b) { b->n = b->n / 16 * 16; }, "the tail lanes are lost");
+  ExpectGemmFault([](GemmBlock* b) { b->n = (b->n + 15) / 16 * 16; }, "lanes past n are written");
+  ExpectGemmFault([](GemmBlock* b) { b->x_rows = nullptr; }, "rows of x are not gathered");
+  ExpectGemmFault([](GemmBlock* b) { b->y_rows = nullptr; }, "rows of y are not scattered");
+}
+
+// Faults that a change of the block can't make: plain loops with the fault.
+float Element(const GemmBlock& b, std::int64_t j, std::int64_t k, bool bf16, bool swap_pair) {
+  if (!bf16) return static_cast<const float*>(b.panels)[(j / 16 * b.k + k) * 16 + j % 16];
+  const std::int64_t lane = swap_pair ? 1 - k % 2 : k % 2;
+  const std::int64_t at = ((j / 16 * ((b.k + 1) / 2) + k / 2) * 16 + j % 16) * 2 + lane;
+  return FloatFromBf16(static_cast<const std::uint16_t*>(b.panels)[at]);
+}
+
+template <bool kBf16, bool kSwapPair, bool kDropOddK, bool kScaleFirst, bool kRoundSums>
+void PlainGemm(const GemmBlock& b) {
+  for (std::int64_t r = b.row_begin; r < b.row_end; ++r) {
+    const float* x = b.x + (b.x_rows != nullptr ? b.x_rows[r] : r) * b.ldx;
+    float* y = b.y + (b.y_rows != nullptr ? b.y_rows[r] : r) * b.ldy;
+    for (std::int64_t j = b.panel_begin * 16; j < std::min(b.n, b.panel_end * 16); ++j) {
+      float sum = 0;
+      for (std::int64_t k = 0; k < (kDropOddK ? b.k / 2 * 2 : b.k); ++k) {
+        sum += x[k] * Element(b, j, k, kBf16, kSwapPair);
+        if (kRoundSums) sum = FloatFromBf16(Bf16FromFloat(sum));
+      }
+      if (kScaleFirst) {
+        y[j] = ((b.add ? y[j] : 0.0F) + sum) * b.scale;
+      } else {
+        y[j] = (b.add ? y[j] : 0.0F) + sum * b.scale;
+      }
+    }
+  }
+}
+
+TEST(OpsSelfTest, FindsAWrongPairOrderAndALostOddK) {
+  OpKernels table = kOpsPortable;
+  table.gemm_f32 = PlainGemm<false, false, false, false, false>;
+  table.gemm_bf16 = PlainGemm<true, false, false, false, false>;
+  for (const KernelCheck& check : ops::CheckKernels(table)) EXPECT_EQ(check.fault, "") << "the plain loops themselves";
+  table.gemm_bf16 = PlainGemm<true, true, false, false, false>;
+  EXPECT_NE(OnlyFault(table, "gemm_bf16"), "");
+  table.gemm_bf16 = PlainGemm<true, false, true, false, false>;
+  EXPECT_NE(OnlyFault(table, "gemm_bf16"), "");
+  table.gemm_bf16 = PlainGemm<true, false, false, true, false>;
+  EXPECT_NE(OnlyFault(table, "gemm_bf16"), "") << "scales what y held";
+  table.gemm_bf16 = PlainGemm<true, false, false, false, true>;
+  EXPECT_NE(OnlyFault(table, "gemm_bf16"), "") << "keeps its sums in bf16";
+}
+
+TEST(OpsSelfTest, FindsWrongRows) {
+  OpKernels table = kOpsPortable;
+  table.rms_norm = [](const float* x, const float* weight, float /*eps*/, float* y, int64_t n) {
+    kOpsPortable.rms_norm(x, weight, 0, y, n);
+  };
+  EXPECT_NE(OnlyFault(table, "rms_norm"), "") << "eps is left out";
+  table.rms_norm = [](const float* x, const float* weight, float eps, float* y, int64_t n) {
+    kOpsPortable.rms_norm(x, weight, eps, y, n / 16 * 16);
+  };
+  EXPECT_NE(OnlyFault(table, "rms_norm"), "") << "the tail is lost";
+  table = kOpsPortable;
+  table.silu_mul = [](const float* gate, const float* /*up*/, float* y, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) y[i] = gate[i] / (1 + std::exp(-gate[i]));
+  };
+  EXPECT_NE(OnlyFault(table, "silu_mul"), "") << "nothing is multiplied";
+  table.silu_mul = [](const float* gate, const float* up, float* y, int64_t n) {
+    kOpsPortable.silu_mul(gate, up, y, n / 16 * 16);
+  };
+  EXPECT_NE(OnlyFault(table, "silu_mul"), "") << "the tail is lost";
+  table = kOpsPortable;
+  table.add_scaled = [](const float* x, float /*scale*/, float* y, int64_t n) { kOpsPortable.add_scaled(x, 1, y, n); };
+  EXPECT_NE(OnlyFault(table, "add_scaled"), "") << "the scale is ignored";
+  table.add_scaled = [](const float* x, float scale, float* y, int64_t n) {
+    kOpsPortable.add_scaled(x, scale, y, n + 1);
+  };
+  EXPECT_NE(OnlyFault(table, "add_scaled"), "") << "lanes past the end are written";
+}
+
+// What a person reads: the place, what was found, what was expected.
+TEST(OpsSelfTest, SaysWhatWasWrong) {
+  OpKernels table = kOpsPortable;
+  table.add_scaled = [](const float* /*x*/, float /*scale*/, float* /*y*/, int64_t /*n*/) {};
+  const std::string fault = OnlyFault(table, "add_scaled");
+  EXPECT_EQ(fault.rfind("5 elements: element 0 is ", 0), 0U) << fault;
+  EXPECT_NE(fault.find(", expected "), std::string::npos) << fault;
+}
+
+}  // namespace
+}  // namespace mla
