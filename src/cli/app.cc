@@ -52,6 +52,7 @@ int RunApp(int argc, char** argv) {
   actions.emplace_back("run", AddRun(app, log));
   actions.emplace_back("inspect", AddInspect(app, log));
   actions.emplace_back("perplexity", AddPerplexity(app, log));
+  actions.emplace_back("verify", AddVerify(app, log));
   actions.emplace_back("synth", AddSynth(app, log));
   actions.emplace_back("permute-rope", AddPermuteRope(app, log));
   actions.emplace_back("kernels", AddKernels(app, log));

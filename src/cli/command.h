@@ -22,6 +22,7 @@ using Action = std::function<int()>;
 Action AddRun(CLI::App& app, const Log& log);
 Action AddInspect(CLI::App& app, const Log& log);
 Action AddPerplexity(CLI::App& app, const Log& log);
+Action AddVerify(CLI::App& app, const Log& log);
 Action AddSynth(CLI::App& app, const Log& log);
 Action AddPermuteRope(CLI::App& app, const Log& log);
 Action AddKernels(CLI::App& app, const Log& log);

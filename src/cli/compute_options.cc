@@ -24,6 +24,13 @@ void AddComputeFlags(CLI::App& c, ComputeOptions* o) {
        "absorb, or explicit (the slow float64 reference)")
       ->check(CLI::IsMember({"auto", "role", "mha", "absorb", "explicit"}))
       ->capture_default_str();
+  c.add_option("--prefill-chunk", o->prefill_chunk, "Prompt tokens a step; no result depends on it")
+      ->check(WholeIn(1, 1 << 20))
+      ->capture_default_str();
+  AddMachineFlags(c, o);
+}
+
+void AddMachineFlags(CLI::App& c, ComputeOptions* o) {
   c.add_option("--threads", o->threads, "Threads; 0: what affinity and cgroups leave")
       ->check(WholeIn(0, 4096))
       ->capture_default_str();
@@ -35,9 +42,6 @@ void AddComputeFlags(CLI::App& c, ComputeOptions* o) {
       ->capture_default_str();
   c.add_option("--kernels", o->kernels, "Kernels to use instead of the fastest")
       ->check(CLI::IsMember({"portable", "avx2", "avx512"}));
-  c.add_option("--prefill-chunk", o->prefill_chunk, "Prompt tokens a step; no result depends on it")
-      ->check(WholeIn(1, 1 << 20))
-      ->capture_default_str();
   c.add_option("--memory", o->memory,
                "Bytes that weights, cache and workspace may take, as 8G or 512MiB; else what the machine leaves")
       ->check(Checked(ParseSize));

@@ -28,6 +28,9 @@ struct ComputeOptions {
 
 // MODEL, the first argument.
 void AddModelArgument(CLI::App& command, ComputeOptions* options);
+// Threads, memory, kernels, and how weights and cache are kept.
+void AddMachineFlags(CLI::App& command, ComputeOptions* options);
+// Those, the form of the attention and the prompt's chunks.
 void AddComputeFlags(CLI::App& command, ComputeOptions* options);
 
 // The options as the engine's types. Preconditions: the flags' own checks have passed.

@@ -24,8 +24,8 @@ void StoreRow(const MlaContext& context, const weights::Attention& a, const Cach
 
 }  // namespace
 
-void RunMlaLayer(const MlaContext& context, const weights::Layer& layer, const CacheLayerView& cache,
-                 const Batch& batch) {
+void ProjectAndStore(const MlaContext& context, const weights::Layer& layer, const CacheLayerView& cache,
+                     const Batch& batch) {
   const contract::ModelConfig& c = context.config;
   const Workspace& ws = context.ws;
   const weights::Attention& a = layer.attention;
@@ -57,10 +57,17 @@ void RunMlaLayer(const MlaContext& context, const weights::Layer& layer, const C
   ParallelFor(context.executor, rows, [&](std::int64_t row, int /*worker*/) {
     StoreRow(context, a, cache, batch, row, ws.q_a_kv_a + row * a_width + q_in, ws.q + row * q_width);
   });
+}
 
-  context.attention.Run(cache, *a.kv_b, batch.sequences, ws.q, ws.attended, nullptr, context.executor);
+void Attend(const MlaContext& context, const weights::Layer& layer, const CacheLayerView& cache, const Batch& batch) {
+  const Workspace& ws = context.ws;
+  context.attend(cache, *layer.attention.kv_b, batch.sequences, ws.q, ws.attended, nullptr, context.executor);
+}
 
-  ops::GemmProblem out{ws.attended, c.num_attention_heads * c.v_head_dim, ws.x, hidden, rows, a.o};
+void AddAttention(const MlaContext& context, const weights::Layer& layer, std::int64_t rows) {
+  const contract::ModelConfig& c = context.config;
+  const Workspace& ws = context.ws;
+  ops::GemmProblem out{ws.attended, c.num_attention_heads * c.v_head_dim, ws.x, c.hidden_size, rows, layer.attention.o};
   out.add = true;
   out.scale = static_cast<float>(c.residual_scale);
   ops::Gemm(context.executor, context.kernels, out);

@@ -49,18 +49,19 @@ ops::RouterSpec SpecOf(const contract::MoeConfig& m) {
 }
 
 // Chooses experts for every row, then sorts (token, slot) by expert, tokens in order within each.
-void Route(const MlpContext& context, const weights::Moe& moe, std::int64_t rows) {
+void Route(const MlpContext& context, const weights::Moe& moe, std::int64_t layer, const Batch& batch) {
   const Workspace& ws = context.ws;
   const contract::MoeConfig& m = *context.config.moe;
   const std::int64_t e = m.n_routed_experts;
   const std::int64_t k = m.num_experts_per_tok;
+  const std::int64_t rows = batch.rows();
   const ops::RouterSpec spec = SpecOf(m);
   ops::Gemm(context.executor, context.kernels,
             ops::GemmProblem{ws.normed, context.config.hidden_size, ws.router_logits, e, rows, moe.router});
   ParallelFor(context.executor, rows, [&](std::int64_t row, int worker) {
-    ops::RouteToken(spec, ws.router_logits + row * e, moe.bias,
-                    ws.router_scratch + worker * ops::RouteScratch(e, m.n_group), ws.expert + row * k,
-                    ws.expert_weight + row * k);
+    context.route({layer, batch.positions[static_cast<std::size_t>(row)], spec, ws.router_logits + row * e, moe.bias,
+                   ws.router_scratch + worker * ops::RouteScratch(e, m.n_group), ws.expert + row * k,
+                   ws.expert_weight + row * k});
   });
   std::fill_n(ws.expert_begin, e + 1, 0);
   for (std::int64_t i = 0; i < rows * k; ++i) ++ws.expert_begin[ws.expert[i] + 1];
@@ -109,11 +110,12 @@ void RunExperts(const MlpContext& context, const weights::Moe& moe, std::int64_t
   ops::Gemm(context.executor, context.kernels, std::span<const ops::GemmProblem>(ws.products, products));
 }
 
-void RunMoe(const MlpContext& context, const weights::Moe& moe, std::int64_t rows) {
+void RunMoe(const MlpContext& context, const weights::Moe& moe, std::int64_t layer, const Batch& batch) {
   const Workspace& ws = context.ws;
   const std::int64_t hidden = context.config.hidden_size;
   const std::int64_t k = context.config.moe->num_experts_per_tok;
-  Route(context, moe, rows);
+  const std::int64_t rows = batch.rows();
+  Route(context, moe, layer, batch);
   RunExperts(context, moe, rows);
   if (moe.shared) RunDense(context, *moe.shared, rows);
   const auto scale = static_cast<float>(context.config.residual_scale);
@@ -127,15 +129,16 @@ void RunMoe(const MlpContext& context, const weights::Moe& moe, std::int64_t row
 
 }  // namespace
 
-void RunMlp(const MlpContext& context, const weights::Layer& layer, std::int64_t rows) {
+void RunMlp(const MlpContext& context, const weights::Layer& layer, std::int64_t index, const Batch& batch) {
   const Workspace& ws = context.ws;
   const std::int64_t hidden = context.config.hidden_size;
+  const std::int64_t rows = batch.rows();
   ParallelFor(context.executor, rows, [&](std::int64_t row, int /*worker*/) {
     context.kernels.rms_norm(ws.x + row * hidden, layer.post_attention_norm,
                              static_cast<float>(context.config.rms_norm_eps), ws.normed + row * hidden, hidden);
   });
   if (layer.moe) {
-    RunMoe(context, *layer.moe, rows);
+    RunMoe(context, *layer.moe, index, batch);
   } else {
     RunDense(context, *layer.dense, rows);
   }

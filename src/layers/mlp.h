@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "contract/config.h"
+#include "layers/parts.h"
 #include "layers/step.h"
 #include "mla/executor.h"
 #include "ops/gemm.h"
@@ -15,13 +16,14 @@ namespace mla::layers {
 struct MlpContext {
   const contract::ModelConfig& config;
   const ops::OpKernels& kernels;
+  const RouteFn& route;
   Executor& executor;
   const Workspace& ws;
 };
 
-// In place on ws.x [rows, hidden]. For experts the order of sums is fixed for each token: the residual, the shared
-// experts, then the chosen ones by rank.
-void RunMlp(const MlpContext& context, const weights::Layer& layer, std::int64_t rows);
+// In place on ws.x [rows, hidden]; `index` is the layer's. For experts the order of sums is fixed for each token: the
+// residual, the shared experts, then the chosen ones by rank.
+void RunMlp(const MlpContext& context, const weights::Layer& layer, std::int64_t index, const Batch& batch);
 
 }  // namespace mla::layers
 

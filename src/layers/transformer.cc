@@ -1,5 +1,6 @@
 #include "layers/transformer.h"
 
+#include <iterator>
 #include <utility>
 
 #include "base/cpu_info.h"
@@ -38,30 +39,47 @@ Transformer::Memory Transformer::Planned(const contract::ModelConfig& config, co
 
 Result<std::unique_ptr<Transformer>> Transformer::Create(const contract::ModelConfig& config,
                                                          const weights::ModelWeights& weights, const StepLimits& limits,
-                                                         const std::string& kernels) {
+                                                         const std::string& kernels, const Parts& parts) {
   MLA_ASSIGN_OR_RETURN(MlaAttention attention, MlaAttention::Create(AttentionOptions(config, limits, kernels)));
   // The attention has tested the tables of its instruction set, products and rows included: one choice for all.
   MLA_ASSIGN_OR_RETURN(const Isa isa, SelectIsa(DetectCpu(), attention.kernels()));
-  MLA_ASSIGN_OR_RETURN(RopeTable rope, RopeTable::Create(config.rope, limits.max_keys));
+  Parts whole = parts;
+  if (whole.kernels == nullptr) whole.kernels = &ops::KernelsFor(isa);
+  if (!whole.rope) {
+    MLA_ASSIGN_OR_RETURN(RopeTable rope, RopeTable::Create(config.rope, limits.max_keys));
+    whole.rope = std::make_shared<const RopeTable>(std::move(rope));
+  }
+  if (!whole.route) {
+    whole.route = [](const RouteCall& call) {
+      ops::RouteToken(call.spec, call.logits, call.bias, call.scratch, call.index, call.weight);
+    };
+  }
   MLA_ASSIGN_OR_RETURN(Buffer buffer, Buffer::Allocate(StepBytes(config, limits), "step workspace"));
-  return std::unique_ptr<Transformer>(new Transformer(config, weights, ops::KernelsFor(isa), std::move(attention),
-                                                      std::move(rope), std::move(buffer), limits));
+  return std::unique_ptr<Transformer>(
+      new Transformer(config, weights, std::move(attention), std::move(whole), std::move(buffer), limits));
 }
 
 Transformer::Transformer(const contract::ModelConfig& config, const weights::ModelWeights& weights,
-                         const ops::OpKernels& kernels, MlaAttention attention, RopeTable rope, Buffer buffer,
-                         const StepLimits& limits)
+                         MlaAttention attention, Parts parts, Buffer buffer, const StepLimits& limits)
     : config_(config),
       weights_(weights),
-      kernels_(kernels),
       attention_(std::move(attention)),
-      rope_(std::move(rope)),
+      parts_(std::move(parts)),
       buffer_(std::move(buffer)) {
+  if (!parts_.attend) {
+    parts_.attend = [this](const CacheLayerView& cache, const KvBWeights& kv_b,
+                           std::span<const AttentionSequence> sequences, const float* q, float* out, float* lse,
+                           Executor& executor) { attention_.Run(cache, kv_b, sequences, q, out, lse, executor); };
+  }
   Carver carver(buffer_);
   PlaceWorkspace(config, limits, &carver, &ws_);
 }
 
-Transformer::Memory Transformer::memory() const { return {buffer_.bytes() + attention_.bytes(), rope_.bytes()}; }
+Transformer::Memory Transformer::memory() const { return {buffer_.bytes() + attention_.bytes(), parts_.rope->bytes()}; }
+
+void Transformer::Look(Stage stage, std::int64_t layer, const Batch& batch) const {
+  if (parts_.observe) parts_.observe(stage, layer, ws_, batch);
+}
 
 const float* Transformer::Forward(const Batch& batch, const LatentCache& cache, Executor& executor) {
   const std::int64_t rows = batch.rows();
@@ -72,15 +90,24 @@ const float* Transformer::Forward(const Batch& batch, const LatentCache& cache, 
     weights_.embed.Lookup(batch.ids[static_cast<std::size_t>(row)], x);
     for (std::int64_t i = 0; i < hidden; ++i) x[i] *= scale;
   });
-  const MlaContext mla{config_, kernels_, rope_, attention_, executor, ws_};
-  const MlpContext mlp{config_, kernels_, executor, ws_};
-  for (std::size_t i = 0; i < weights_.layers.size(); ++i) {
-    RunMlaLayer(mla, weights_.layers[i], cache.Layer(static_cast<std::int64_t>(i)), batch);
-    RunMlp(mlp, weights_.layers[i], rows);
+  const MlaContext mla{config_, *parts_.kernels, *parts_.rope, parts_.attend, executor, ws_};
+  const MlpContext mlp{config_, *parts_.kernels, parts_.route, executor, ws_};
+  for (std::int64_t i = 0; i < std::ssize(weights_.layers); ++i) {
+    const weights::Layer& layer = weights_.layers[static_cast<std::size_t>(i)];
+    const CacheLayerView rows_of_layer = cache.Layer(i);
+    Look(Stage::kEntered, i, batch);
+    ProjectAndStore(mla, layer, rows_of_layer, batch);
+    Look(Stage::kProjected, i, batch);
+    Attend(mla, layer, rows_of_layer, batch);
+    Look(Stage::kAttended, i, batch);
+    AddAttention(mla, layer, rows);
+    Look(Stage::kAttentionAdded, i, batch);
+    RunMlp(mlp, layer, i, batch);
+    Look(Stage::kDone, i, batch);
   }
   ParallelFor(executor, rows, [&](std::int64_t row, int /*worker*/) {
-    kernels_.rms_norm(ws_.x + row * hidden, weights_.norm, static_cast<float>(config_.rms_norm_eps),
-                      ws_.normed + row * hidden, hidden);
+    parts_.kernels->rms_norm(ws_.x + row * hidden, weights_.norm, static_cast<float>(config_.rms_norm_eps),
+                             ws_.normed + row * hidden, hidden);
   });
   return ws_.normed;
 }
@@ -91,7 +118,7 @@ void Transformer::Logits(std::span<const std::int32_t> rows, float* logits, Exec
       weights_.lm_head};
   p.x_rows = rows.data();
   p.scale = static_cast<float>(config_.logit_scale);
-  ops::Gemm(executor, kernels_, p);
+  ops::Gemm(executor, *parts_.kernels, p);
 }
 
 }  // namespace mla::layers

@@ -10,6 +10,7 @@
 
 #include "base/buffer.h"
 #include "contract/config.h"
+#include "layers/parts.h"
 #include "layers/step.h"
 #include "mla/attention.h"
 #include "mla/cache.h"
@@ -28,11 +29,11 @@ class Transformer {
   };
 
   // Fails where memory can't be had, or the kernels ("" for the fastest that pass) are not for this machine or fail
-  // their self-test.
+  // their self-test. What `parts` holds stands in for production's own, and outlives this.
   static Result<std::unique_ptr<Transformer>> Create(const contract::ModelConfig& config,
                                                      const weights::ModelWeights& weights, const StepLimits& limits,
-                                                     const std::string& kernels);
-  // What Create will allocate.
+                                                     const std::string& kernels, const Parts& parts = {});
+  // What Create will allocate, without parts.
   static Memory Planned(const contract::ModelConfig& config, const StepLimits& limits);
 
   Transformer(const Transformer&) = delete;
@@ -52,14 +53,14 @@ class Transformer {
   Memory memory() const;
 
  private:
-  Transformer(const contract::ModelConfig& config, const weights::ModelWeights& weights, const ops::OpKernels& kernels,
-              MlaAttention attention, RopeTable rope, Buffer buffer, const StepLimits& limits);
+  Transformer(const contract::ModelConfig& config, const weights::ModelWeights& weights, MlaAttention attention,
+              Parts parts, Buffer buffer, const StepLimits& limits);
+  void Look(Stage stage, std::int64_t layer, const Batch& batch) const;
 
   const contract::ModelConfig& config_;
   const weights::ModelWeights& weights_;
-  const ops::OpKernels& kernels_;
   MlaAttention attention_;
-  RopeTable rope_;
+  Parts parts_;  // every part set but `observe`
   Buffer buffer_;
   Workspace ws_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <numeric>
+#include <utility>
 
 #include "base/check.h"
 #include "reference/vector_math.h"
@@ -76,8 +77,13 @@ Routing Route(std::span<const double> scores, std::span<const double> bias, cons
     for (std::size_t e = 0; e < choice.size(); ++e) choice[e] += bias[e];
   }
 
+  return WeighExperts(scores, Largest(choice, Candidates(choice, moe), moe.num_experts_per_tok), moe);
+}
+
+Routing WeighExperts(std::span<const double> scores, std::vector<std::int64_t> experts,
+                     const contract::MoeConfig& moe) {
   Routing routing;
-  routing.experts = Largest(choice, Candidates(choice, moe), moe.num_experts_per_tok);
+  routing.experts = std::move(experts);
   // V3 equations 13 and 14: the weight is the score itself, over the sum of those chosen.
   double sum = 0;
   for (const std::int64_t e : routing.experts) sum += scores[static_cast<std::size_t>(e)];

@@ -22,6 +22,9 @@ std::vector<double> GateScores(std::span<const double> logits, const contract::M
 // noaux_tc. The bias takes part in the choice alone, never in the weight. Equal candidates: the lower index goes first.
 Routing Route(std::span<const double> scores, std::span<const double> bias, const contract::MoeConfig& moe);
 
+// The weights of experts that are chosen already, in the order given.
+Routing WeighExperts(std::span<const double> scores, std::vector<std::int64_t> experts, const contract::MoeConfig& moe);
+
 }  // namespace mla::reference
 
 #endif  // MLA_REFERENCE_ROUTING_H_

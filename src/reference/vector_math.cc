@@ -23,6 +23,24 @@ double Dot(const double* a, const double* b, std::int64_t n) {
   return (((sum[0] + sum[4]) + (sum[1] + sum[5])) + ((sum[2] + sum[6]) + (sum[3] + sum[7]))) + tail;
 }
 
+DotSums DotWithSquares(const double* a, const double* b, std::int64_t n) {
+  double sum[4] = {};
+  double absolute[4] = {};
+  double squares[4] = {};
+  const auto add = [&](int lane, double product) {
+    sum[lane] += product;
+    absolute[lane] += std::abs(product);
+    squares[lane] += product * product;
+  };
+  std::int64_t i = 0;
+  for (; i + 4 <= n; i += 4) {
+    for (int lane = 0; lane < 4; ++lane) add(lane, a[i + lane] * b[i + lane]);
+  }
+  for (; i < n; ++i) add(0, a[i] * b[i]);
+  return {(sum[0] + sum[1]) + (sum[2] + sum[3]), (absolute[0] + absolute[1]) + (absolute[2] + absolute[3]),
+          (squares[0] + squares[1]) + (squares[2] + squares[3])};
+}
+
 void AddScaled(double alpha, const double* x, double* y, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) y[i] += alpha * x[i];
 }

@@ -26,6 +26,14 @@ Matrix Zeros(std::int64_t rows, std::int64_t cols);
 // Sum of a[i] * b[i] over [0, n), in eight interleaved partial sums.
 double Dot(const double* a, const double* b, std::int64_t n);
 
+// The same sum; those of |a[i] b[i]| and of (a[i] b[i])^2 beside it, which say what rounding may do to it.
+struct DotSums {
+  double sum = 0;
+  double absolute = 0;
+  double squares = 0;
+};
+DotSums DotWithSquares(const double* a, const double* b, std::int64_t n);
+
 // y[i] += alpha * x[i] over [0, n).
 void AddScaled(double alpha, const double* x, double* y, std::int64_t n);
 

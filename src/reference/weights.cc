@@ -1,50 +1,19 @@
 #include "reference/weights.h"
 
 #include <cmath>
-#include <cstring>
-#include <limits>
 #include <new>
 #include <optional>
 #include <string>
 
 #include <fmt/format.h>
 
-#include "base/check.h"
 #include "base/cpu_info.h"
 #include "contract/fp8.h"
 #include "mla/dtypes.h"
+#include "reference/tensor_reader.h"
 
 namespace mla::reference {
 namespace {
-
-template <class T>
-T ReadAs(const std::byte* at) {
-  T value;
-  std::memcpy(&value, at, sizeof value);  // a mapped tensor may be unaligned
-  return value;
-}
-
-// OCP 8-bit floating point, E4M3: sign, exponent with bias 7, fraction; no infinity, so that the largest exponent holds
-// numbers too.
-double E4M3(unsigned code) {
-  const unsigned exponent = code >> 3 & 15U;
-  const unsigned fraction = code & 7U;
-  if (exponent == 15 && fraction == 7) return std::numeric_limits<double>::quiet_NaN();
-  const double magnitude = exponent == 0 ? std::ldexp(fraction, -9) : std::ldexp(8 + fraction, int(exponent) - 10);
-  return code >= 128 ? -magnitude : magnitude;
-}
-
-double Widen(DType dtype, const std::byte* data, std::int64_t i) {
-  const std::byte* at = data + i * static_cast<std::int64_t>(DTypeBytes(dtype));
-  switch (dtype) {
-    case DType::kF32: return ReadAs<float>(at);
-    case DType::kF16: return FloatFromF16(ReadAs<std::uint16_t>(at));
-    case DType::kBF16: return FloatFromBf16(ReadAs<std::uint16_t>(at));
-    case DType::kF8E4M3: return E4M3(ReadAs<std::uint8_t>(at));
-    case DType::kF8E8M0: return std::ldexp(1.0, ReadAs<std::uint8_t>(at) - 127);
-  }
-  return 0;
-}
 
 // Fp8 that holds no number is refused, not computed with. Returns the first fault.
 std::optional<std::string> Fp8Fault(const contract::ModelConfig& config, const io::Checkpoint& checkpoint) {
@@ -59,69 +28,33 @@ std::optional<std::string> Fp8Fault(const contract::ModelConfig& config, const i
   return std::nullopt;
 }
 
-// Fetches tensors by name and shape. A tensor that is missing or of another shape is a broken precondition.
+// Puts a layer's tensors together.
 class Loader {
  public:
-  Loader(const contract::ModelConfig& config, const io::Checkpoint& checkpoint)
-      : config_(config), checkpoint_(checkpoint) {}
+  explicit Loader(const TensorReader& reader) : config_(reader.config()), reader_(reader) {}
 
   Matrix Weight(const std::string& name, std::int64_t out, std::int64_t in) const {
-    const io::Tensor* tensor = checkpoint_.Find(name + ".weight");
-    MLA_CHECK(tensor != nullptr);
-    MLA_CHECK_EQ(tensor->shape.size(), 2U);
-    MLA_CHECK_EQ(tensor->shape[0], out);
-    MLA_CHECK_EQ(tensor->shape[1], in);
-    return {out, in, Values(*tensor)};
+    return reader_.Weight(name, out, in);
   }
-
   // Empty where the checkpoint has none.
   Matrix OptionalWeight(const std::string& name, std::int64_t out, std::int64_t in) const {
-    return checkpoint_.Find(name + ".weight") != nullptr ? Weight(name, out, in) : Matrix{};
+    return reader_.Has(name) ? Weight(name, out, in) : Matrix{};
   }
-
-  std::vector<double> Vector(const std::string& name, std::int64_t n) const {
-    const io::Tensor* tensor = checkpoint_.Find(name);
-    MLA_CHECK(tensor != nullptr);
-    MLA_CHECK_EQ(tensor->shape.size(), 1U);
-    MLA_CHECK_EQ(tensor->shape[0], n);
-    return Values(*tensor);
+  std::vector<double> Norm(const std::string& name, std::int64_t n) const {
+    return reader_.Vector(name + ".weight", n);
   }
-
-  std::vector<double> Norm(const std::string& name, std::int64_t n) const { return Vector(name + ".weight", n); }
 
   ModelWeights Model() const;
+  LayerWeights Layer(std::int64_t index, bool with_experts) const;
+  MlpWeights Mlp(const std::string& at, std::int64_t inner) const;
 
  private:
-  std::vector<double> Values(const io::Tensor& tensor) const {
-    MLA_CHECK(tensor.known_dtype);
-    std::vector<double> values(static_cast<std::size_t>(tensor.elements()));
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      values[i] = Widen(tensor.dtype, tensor.data, static_cast<std::int64_t>(i));
-    }
-    if (tensor.dtype == DType::kF8E4M3) Scale(tensor, &values);
-    checkpoint_.Drop(tensor);
-    return values;
-  }
-
-  // Each block times its scale. A product of 4 bits and 24 is exact in double.
-  void Scale(const io::Tensor& tensor, std::vector<double>* values) const {
-    const BlockScales scales = contract::ScalesOf(config_, tensor, checkpoint_);
-    const std::int64_t columns = tensor.shape[1];
-    const std::int64_t blocks_a_row = (columns - 1) / scales.block_columns + 1;
-    for (std::int64_t i = 0; i < tensor.elements(); ++i) {
-      const std::int64_t block = i / columns / scales.block_rows * blocks_a_row + i % columns / scales.block_columns;
-      (*values)[static_cast<std::size_t>(i)] *= Widen(scales.dtype, scales.data, block);
-    }
-  }
-
   AttentionWeights Attention(const std::string& at) const;
-  MlpWeights Mlp(const std::string& at, std::int64_t inner) const;
-  MoeWeights Moe(const std::string& at) const;
-  LayerWeights Layer(std::int64_t index) const;
+  MoeWeights Moe(const std::string& at, bool with_experts) const;
   MtpWeights Mtp() const;
 
   const contract::ModelConfig& config_;
-  const io::Checkpoint& checkpoint_;
+  const TensorReader& reader_;
 };
 
 AttentionWeights Loader::Attention(const std::string& at) const {
@@ -147,15 +80,19 @@ MlpWeights Loader::Mlp(const std::string& at, std::int64_t inner) const {
           Weight(at + "down_proj", config_.hidden_size, inner)};
 }
 
-MoeWeights Loader::Moe(const std::string& at) const {
+std::string ExpertPrefix(const std::string& mlp, std::int64_t expert) {
+  return fmt::format("{}experts.{}.", mlp, expert);
+}
+
+MoeWeights Loader::Moe(const std::string& at, bool with_experts) const {
   const contract::MoeConfig& moe = *config_.moe;
   MoeWeights w;
-  w.gate = Weight(at + "gate", moe.n_routed_experts, config_.hidden_size);
+  w.gate = reader_.ExactWeight(at + "gate", moe.n_routed_experts, config_.hidden_size);
   if (moe.topk_method == contract::TopkMethod::kNoauxTc) {
-    w.e_score_correction_bias = Vector(at + "gate.e_score_correction_bias", moe.n_routed_experts);
+    w.e_score_correction_bias = reader_.Vector(at + "gate.e_score_correction_bias", moe.n_routed_experts);
   }
-  for (std::int64_t e = 0; e < moe.n_routed_experts; ++e) {
-    w.experts.push_back(Mlp(fmt::format("{}experts.{}.", at, e), moe.moe_intermediate_size));
+  for (std::int64_t e = 0; with_experts && e < moe.n_routed_experts; ++e) {
+    w.experts.push_back(Mlp(ExpertPrefix(at, e), moe.moe_intermediate_size));
   }
   if (moe.n_shared_experts > 0) {
     w.shared_experts = Mlp(at + "shared_experts.", moe.moe_intermediate_size * moe.n_shared_experts);
@@ -163,14 +100,14 @@ MoeWeights Loader::Moe(const std::string& at) const {
   return w;
 }
 
-LayerWeights Loader::Layer(std::int64_t index) const {
+LayerWeights Loader::Layer(std::int64_t index, bool with_experts) const {
   const std::string at = fmt::format("model.layers.{}.", index);
   LayerWeights w;
   w.input_layernorm = Norm(at + "input_layernorm", config_.hidden_size);
   w.self_attn = Attention(at + "self_attn.");
   w.post_attention_layernorm = Norm(at + "post_attention_layernorm", config_.hidden_size);
   if (config_.IsMoeLayer(index)) {
-    w.moe = Moe(at + "mlp.");
+    w.moe = Moe(at + "mlp.", with_experts);
   } else {
     w.mlp = Mlp(at + "mlp.", config_.intermediate_size);
   }
@@ -186,7 +123,7 @@ MtpWeights Loader::Mtp() const {
   w.enorm = Norm(at + "enorm", hidden);
   w.hnorm = Norm(at + "hnorm", hidden);
   w.eh_proj = Weight(at + "eh_proj", hidden, 2 * hidden);
-  w.layer = Layer(index);
+  w.layer = Layer(index, true);
   w.norm = Norm(at + "shared_head.norm", hidden);
   w.head = OptionalWeight(at + "shared_head.head", config_.vocab_size, hidden);
   return w;
@@ -195,7 +132,7 @@ MtpWeights Loader::Mtp() const {
 ModelWeights Loader::Model() const {
   ModelWeights w;
   w.embed_tokens = Weight("model.embed_tokens", config_.vocab_size, config_.hidden_size);
-  for (std::int64_t i = 0; i < config_.num_hidden_layers; ++i) w.layers.push_back(Layer(i));
+  for (std::int64_t i = 0; i < config_.num_hidden_layers; ++i) w.layers.push_back(Layer(i, true));
   w.norm = Norm("model.norm", config_.hidden_size);
   if (!config_.tie_word_embeddings) w.lm_head = Weight("lm_head", config_.vocab_size, config_.hidden_size);
   if (config_.num_nextn_predict_layers > 0) w.mtp = Mtp();
@@ -219,10 +156,17 @@ Result<ModelWeights> LoadWeights(const contract::ModelConfig& config, const io::
   if (needed > available) return NotEnough(config, needed, available);
   if (const auto fault = Fp8Fault(config, checkpoint)) return Error{*fault};
   try {
-    return Loader(config, checkpoint).Model();
+    return Loader(TensorReader(config, checkpoint)).Model();
   } catch (const std::bad_alloc&) {
     return NotEnough(config, needed, -1);
   }
+}
+
+LayerWeights LoadLayer(const TensorReader& reader, std::int64_t layer) { return Loader(reader).Layer(layer, false); }
+
+MlpWeights LoadExpert(const TensorReader& reader, std::int64_t layer, std::int64_t expert) {
+  return Loader(reader).Mlp(ExpertPrefix(fmt::format("model.layers.{}.mlp.", layer), expert),
+                            reader.config().moe->moe_intermediate_size);
 }
 
 }  // namespace mla::reference

@@ -9,6 +9,7 @@
 #include "contract/config.h"
 #include "io/checkpoint.h"
 #include "mla/result.h"
+#include "reference/tensor_reader.h"
 #include "reference/vector_math.h"
 
 namespace mla::reference {
@@ -64,9 +65,15 @@ struct ModelWeights {
   std::optional<MtpWeights> mtp;
 };
 
-// Precondition: contract::RequireTensors has passed. Fp8 becomes its value times its block's scale, exactly. Fails where
-// memory for 8 bytes a parameter can't be had, and on codes and scales of fp8 that are no usable numbers.
+// Precondition: contract::RequireTensors has passed. Fp8 becomes its value times its block's scale, exactly. Fails
+// where memory for 8 bytes a parameter can't be had, and on codes and scales of fp8 that are no usable numbers.
 Result<ModelWeights> LoadWeights(const contract::ModelConfig& config, const io::Checkpoint& checkpoint);
+
+// One layer of the main model by itself, for checkpoints whose float64 does not fit: its routed experts stay unread.
+// Precondition: contract::RequireTensors has passed, and fp8 holds usable numbers. Throws std::bad_alloc.
+LayerWeights LoadLayer(const TensorReader& reader, std::int64_t layer);
+// One routed expert of it.
+MlpWeights LoadExpert(const TensorReader& reader, std::int64_t layer, std::int64_t expert);
 
 }  // namespace mla::reference
 

@@ -141,7 +141,9 @@ Edges DesignEdges() {
       {"sampler", {"base"}},
       {"engine", {"base", "cache", "attention", "model", "sampler"}},
       {"plan", {"base", "contract", "ops", "cache", "attention"}},
-      {"verify", {"model", "reference", "engine", "text"}},
+      {"verify",
+       {"base", "io", "contract", "ops", "cache", "weights", "attention", "layers", "model", "reference", "sampler",
+        "engine"}},
       {"server", {"base", "text", "model", "engine"}},
   };
   std::set<std::string> all;

@@ -1,0 +1,73 @@
+#include "verify/subject.h"
+
+#include <memory>
+#include <utility>
+
+#include "base/cpu_info.h"
+#include "model/model.h"
+#include "ops/gemm.h"
+#include "verify/bounds.h"
+
+namespace mla::verify {
+
+Result<layers::AttendFn> MakeAttention(const MlaAttention::Options& options) {
+  MLA_ASSIGN_OR_RETURN(MlaAttention made, MlaAttention::Create(options));
+  auto attention = std::make_shared<MlaAttention>(std::move(made));
+  return layers::AttendFn(
+      [attention](const CacheLayerView& cache, const KvBWeights& weights, std::span<const AttentionSequence> sequences,
+                  const float* q, float* out, float* lse,
+                  Executor& executor) { attention->Run(cache, weights, sequences, q, out, lse, executor); });
+}
+
+std::vector<KernelSet> KernelSets() {
+  std::vector<KernelSet> sets;
+  const CpuInfo cpu = DetectCpu();
+  for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
+    if (cpu.Has(isa)) sets.push_back({IsaName(isa), &ops::KernelsFor(isa)});
+  }
+  return sets;
+}
+
+Subject::Subject(const contract::ModelConfig& c, const io::Checkpoint& source, const Model& m, Executor& e)
+    : config(c),
+      checkpoint(source),
+      model(m),
+      weights(&m.impl().weights),
+      executor(e),
+      attention(MakeAttention),
+      kernel_sets(KernelSets()) {}
+
+Subject::Subject(const Subject& other, const contract::ModelConfig& c)
+    : config(c),
+      checkpoint(other.checkpoint),
+      model(other.model),
+      weights(other.weights),
+      weight_dtype(other.weight_dtype),
+      kv_dtype(other.kv_dtype),
+      kernels(other.kernels),
+      executor(other.executor),
+      parts(other.parts),
+      attention(other.attention),
+      kernel_sets(other.kernel_sets) {}
+
+double WeightUnit(const Subject& subject, const std::string& name) {
+  const io::Tensor* tensor = subject.checkpoint.Find(name + ".weight");
+  MLA_CHECK(tensor != nullptr);
+  // A product of fp8 and its scale is rounded to fp32 first.
+  const double widened = tensor->dtype == DType::kF8E4M3 ? kU : 0;
+  if (subject.weight_dtype == WeightDType::kF32) return widened;
+  return tensor->dtype == DType::kBF16 ? 0 : kUBf16 + widened;
+}
+
+MlaAttention::Options AttentionOptions(const Subject& subject, std::int64_t rows, std::int64_t keys) {
+  MlaAttention::Options options;
+  options.dims = weights::DimsOf(subject.config);
+  options.softmax_scale = contract::SoftmaxScale(subject.config);
+  options.max_rows = rows;
+  options.max_keys = keys;
+  options.workers = subject.executor.workers();
+  options.kernels = subject.kernels;
+  return options;
+}
+
+}  // namespace mla::verify

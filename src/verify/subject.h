@@ -1,0 +1,63 @@
+// What is put to the proof: production's path as its parts, any of which may be replaced, and the checkpoint that the
+// oracle reads for itself.
+#ifndef MLA_VERIFY_SUBJECT_H_
+#define MLA_VERIFY_SUBJECT_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "contract/config.h"
+#include "io/checkpoint.h"
+#include "layers/parts.h"
+#include "layers/transformer.h"
+#include "mla/attention.h"
+#include "mla/executor.h"
+#include "mla/model.h"
+#include "mla/result.h"
+#include "weights/weights.h"
+
+namespace mla::verify {
+
+using AttentionFactory = std::function<Result<layers::AttendFn>(const MlaAttention::Options& options)>;
+// MlaAttention::Create and its Run.
+Result<layers::AttendFn> MakeAttention(const MlaAttention::Options& options);
+
+// The kernels of one instruction set.
+struct KernelSet {
+  std::string name;
+  const ops::OpKernels* ops = nullptr;
+};
+// Those that this machine and this build have.
+std::vector<KernelSet> KernelSets();
+
+// Everything referred to outlives it.
+struct Subject {
+  // Production's own parts.
+  Subject(const contract::ModelConfig& c, const io::Checkpoint& source, const Model& m, Executor& e);
+  // The same under another config.
+  Subject(const Subject& other, const contract::ModelConfig& c);
+
+  const contract::ModelConfig& config;
+  const io::Checkpoint& checkpoint;      // the oracle's source
+  const Model& model;                    // what the engine runs
+  const weights::ModelWeights* weights;  // the model's
+  WeightDType weight_dtype = WeightDType::kBF16;
+  DType kv_dtype = DType::kBF16;
+  std::string kernels;
+  Executor& executor;
+  layers::Parts parts = {};  // kernels, rope and route; `attend` and `observe` are the proofs' own
+  AttentionFactory attention;
+  std::vector<KernelSet> kernel_sets;
+};
+
+// How far the kept weights of a product may be from the file's, as a part of themselves. `name` without ".weight".
+double WeightUnit(const Subject& subject, const std::string& name);
+
+// Options of the subject's attention.
+MlaAttention::Options AttentionOptions(const Subject& subject, std::int64_t rows, std::int64_t keys);
+
+}  // namespace mla::verify
+
+#endif  // MLA_VERIFY_SUBJECT_H_

@@ -1,0 +1,56 @@
+// Every family's fixture passes all levels that need no text, in fp32 and in bf16: bounds raise no false alarm.
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "conformance/data.h"
+#include "verify/under_proof.h"
+
+namespace mla::testing {
+namespace {
+
+std::vector<std::string> Fixtures() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(ConformanceData(""))) {
+    if (entry.is_directory()) names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+class Fixture : public ::testing::TestWithParam<std::string> {};
+
+void ExpectPasses(const UnderProof& fixture) {
+  verify::Options options;
+  options.budget_seconds = 600;
+  options.most_tokens = 24;  // a page of 16 and a part, in a test's time
+  const verify::Report report = Need(verify::Verify(fixture.subject(), options));
+  for (int level = 1; level <= verify::kLevels; ++level) {
+    EXPECT_EQ(report.OfLevel(level), level == 7 ? verify::Verdict::kNotRun : verify::Verdict::kPass) << level;
+  }
+  for (const verify::Check& c : report.checks) {
+    EXPECT_NE(c.verdict, verify::Verdict::kFail) << c.name << ": " << c.ratio << " at " << c.where;
+  }
+  EXPECT_EQ(report.Summary(), verify::Verdict::kNotRun);
+}
+
+TEST_P(Fixture, PassesInBf16) {
+  ExpectPasses(UnderProof(ConformanceData(GetParam()), WeightDType::kBF16, DType::kBF16));
+}
+
+INSTANTIATE_TEST_SUITE_P(Fixtures, Fixture, ::testing::ValuesIn(Fixtures()),
+                         [](const auto& test) { return TestName(test.param); });
+
+// What bf16 hides: whole products in fp32, fp8 widened, tied embeddings with three scales.
+TEST(InF32, Passes) {
+  for (const char* name : {"deepseek_v3", "fp8", "minicpm3_long"}) {
+    SCOPED_TRACE(name);
+    ExpectPasses(UnderProof(ConformanceData(name), WeightDType::kF32, DType::kF32));
+  }
+}
+
+}  // namespace
+}  // namespace mla::testing
