@@ -24,7 +24,8 @@ const io::JsonValue* Fields::TakeValue(std::string_view name) {
 
 std::int64_t Fields::Int(std::string_view name, std::int64_t low, std::int64_t high) {
   const io::JsonValue* value = Take(name);
-  if (value != nullptr && value->is_int() && value->integer() >= low && value->integer() <= high) return value->integer();
+  if (value != nullptr && value->is_int() && value->integer() >= low && value->integer() <= high)
+    return value->integer();
   Fail(name, fmt::format("a whole number from {} to {}", low, high), Describe(value));
   return low;
 }

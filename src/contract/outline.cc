@@ -68,7 +68,9 @@ std::int64_t LatentLayers(const Outlined& outlined, const io::JsonValue& root, F
   if (!outlined.lists_attention_layers) return layers * outlined.attentions_per_layer;
   const io::JsonValue* linear = root.Find("linear_attn_config");
   const io::JsonValue* full = linear == nullptr ? nullptr : linear->Find("full_attn_layers");
-  const auto is_layer = [&](const io::JsonValue& id) { return id.is_int() && id.integer() >= 1 && id.integer() <= layers; };
+  const auto is_layer = [&](const io::JsonValue& id) {
+    return id.is_int() && id.integer() >= 1 && id.integer() <= layers;
+  };
   if (full == nullptr || !full->is_array() || static_cast<std::int64_t>(full->items().size()) > layers ||
       !std::all_of(full->items().begin(), full->items().end(), is_layer)) {
     fields->Fail("linear_attn_config.full_attn_layers", fmt::format("a list of layers from 1 to {}", layers),

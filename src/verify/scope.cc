@@ -17,8 +17,8 @@ namespace {
 // Fewer show no borders.
 constexpr std::int64_t kLeastTokens = 20;
 constexpr std::int64_t kMostHeads = 16;
-// Of the rate of sums in the cache: weights are widened from the file, and read from memory. A layer of DeepSeek-V2-Lite's
-// shape came to a fifth on two cores.
+// Of the rate of sums in the cache: weights are widened from the file, and read from memory. A layer of
+// DeepSeek-V2-Lite's shape came to a fifth on two cores.
 constexpr double kSustained = 0.2;
 // Sums with their squares beside plain ones, in time.
 constexpr double kSquaresCost = 3;

@@ -35,7 +35,9 @@ void Compare(const std::string& dir, const std::string& file) {
     ASSERT_TRUE(as_parsed.ok() && as_text.ok());
     EXPECT_EQ(*as_parsed, IdsOf(*parsed)) << text;
     EXPECT_EQ(*as_text, IdsOf(plain != nullptr ? *plain : *parsed)) << text;
-    const auto text_of = [&](std::string_view key) { return row.Find(key) != nullptr ? std::string(row.Find(key)->string()) : text; };
+    const auto text_of = [&](std::string_view key) {
+      return row.Find(key) != nullptr ? std::string(row.Find(key)->string()) : text;
+    };
     EXPECT_EQ(tokenizer->Decode(*as_parsed, true), text_of("parsed_text"));
     EXPECT_EQ(tokenizer->Decode(*as_text, true), text_of("plain_text"));
   }
