@@ -66,7 +66,7 @@ class Fields {
     if (!error_ && !inner.ok()) error_ = inner.error();
   }
 
-  // The first member that nobody asked for, nullptr where there is none.
+  // The first member that nobody asked for, empty where there is none.
   std::optional<std::string_view> FirstUnknown() const;
 
  private:
