@@ -16,6 +16,7 @@
 
 #include "base/cpu_info.h"
 #include "cli/command.h"
+#include "io/quote.h"
 #include "mla_build_info.h"
 
 namespace mla::cli {
@@ -50,12 +51,12 @@ int RunApp(int argc, char** argv) {
   app.require_subcommand(1);
   std::vector<std::pair<const char*, Action>> actions;
   actions.emplace_back("run", AddRun(app, log));
-  actions.emplace_back("inspect", AddInspect(app, log));
+  actions.emplace_back("inspect", AddInspect(app));
   actions.emplace_back("perplexity", AddPerplexity(app, log));
   actions.emplace_back("verify", AddVerify(app, log));
   actions.emplace_back("synth", AddSynth(app, log));
   actions.emplace_back("permute-rope", AddPermuteRope(app, log));
-  actions.emplace_back("kernels", AddKernels(app, log));
+  actions.emplace_back("kernels", AddKernels(app));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
@@ -63,7 +64,11 @@ int RunApp(int argc, char** argv) {
     return std::cout.flush() && std::fflush(stdout) == 0 ? kDone : kFailed;  // --help, --version
   }
   for (const auto& [name, action] : actions) {
-    if (app.got_subcommand(name)) return action();
+    if (!app.got_subcommand(name)) continue;
+    const Result<int> result = action();
+    if (result.ok()) return *result;
+    log->error("{}", io::Printable(result.error().message, kLongestError));
+    return kFailed;
   }
   return kUsage;
 }

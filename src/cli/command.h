@@ -5,6 +5,8 @@
 #include <functional>
 #include <memory>
 
+#include "mla/result.h"
+
 namespace CLI {
 class App;
 }
@@ -17,15 +19,16 @@ namespace mla::cli {
 // Warnings and notes, to stderr.
 using Log = std::shared_ptr<spdlog::logger>;
 
-// Adds a subcommand with its flags, and returns what runs it once flags are parsed: an exit code.
-using Action = std::function<int()>;
+// Adds a subcommand with its flags, and returns what runs it once flags are parsed: an exit code, or the error that the
+// program then shows.
+using Action = std::function<Result<int>()>;
 Action AddRun(CLI::App& app, const Log& log);
-Action AddInspect(CLI::App& app, const Log& log);
+Action AddInspect(CLI::App& app);
 Action AddPerplexity(CLI::App& app, const Log& log);
 Action AddVerify(CLI::App& app, const Log& log);
 Action AddSynth(CLI::App& app, const Log& log);
 Action AddPermuteRope(CLI::App& app, const Log& log);
-Action AddKernels(CLI::App& app, const Log& log);
+Action AddKernels(CLI::App& app);
 
 }  // namespace mla::cli
 

@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include "cli/app.h"
 #include "cli/command.h"
@@ -13,7 +12,6 @@
 #include "contract/generation.h"
 #include "contract/outline.h"
 #include "io/checkpoint.h"
-#include "io/quote.h"
 #include "mla/attention.h"
 #include "mla/cache.h"
 #include "weights/weights.h"
@@ -94,19 +92,14 @@ Result<InspectReport> Inspect(const std::string& path) {
   return r;
 }
 
-Action AddInspect(CLI::App& app, const Log& log) {
+Action AddInspect(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("inspect", "Show what a checkpoint or a config.json says, and what follows from it");
   auto path = std::make_shared<std::string>();
   auto json = std::make_shared<bool>(false);
   command->add_option("MODEL_OR_CONFIG", *path, "Model folder, or a config.json")->required();
   command->add_flag("--json", *json, "One JSON object");
-  return [path, json, log] {
-    const Result<int> result = Run(*path, *json);
-    if (result.ok()) return *result;
-    log->error("{}", io::Printable(result.error().message, kLongestError));
-    return kFailed;
-  };
+  return [path, json] { return Run(*path, *json); };
 }
 
 }  // namespace mla::cli

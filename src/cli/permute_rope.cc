@@ -217,12 +217,7 @@ Action AddPermuteRope(CLI::App& app, const Log& log) {
       "kv_a_proj_with_mqa, are reordered, and rope_interleave in config.json says so. The model is the same; software "
       "that does not read rope_interleave would take it for another. Products in fp8 keep their scales: rope rows that "
       "pass from one block to the next are refused.");
-  return [options, log] {
-    const Result<int> result = Run(*options, log);
-    if (result.ok()) return *result;
-    log->error("{}", io::Printable(result.error().message, kLongestError));
-    return kFailed;
-  };
+  return [options, log] { return Run(*options, log); };
 }
 
 }  // namespace mla::cli

@@ -20,7 +20,6 @@
 #include "cli/perplexity_report.h"
 #include "cli/text_input.h"
 #include "engine/limits.h"
-#include "io/quote.h"
 #include "sampler/sampler.h"
 
 namespace mla::cli {
@@ -225,12 +224,7 @@ Action AddPerplexity(CLI::App& app, const Log& log) {
   CLI::App* command = app.add_subcommand("perplexity", "Score a text: its likelihood under the model");
   auto options = std::make_shared<PerplexityOptions>();
   AddFlags(*command, options.get());
-  return [options, log] {
-    const Result<int> result = Run(*options, log);
-    if (result.ok()) return *result;
-    log->error("{}", io::Printable(result.error().message, kLongestError));
-    return kFailed;
-  };
+  return [options, log] { return Run(*options, log); };
 }
 
 }  // namespace mla::cli

@@ -16,7 +16,6 @@
 #include "cli/run_options.h"
 #include "cli/streamer.h"
 #include "engine/limits.h"
-#include "io/quote.h"
 #include "mla/engine.h"
 #include "mla/tokenizer.h"
 #include "model/model.h"
@@ -157,12 +156,7 @@ Action AddRun(CLI::App& app, const Log& log) {
   CLI::App* command = app.add_subcommand("run", "Continue a prompt");
   auto options = std::make_shared<RunOptions>();
   AddRunFlags(*command, options.get());
-  return [options, log] {
-    const Result<int> result = Run(*options, log);
-    if (result.ok()) return *result;
-    log->error("{}", io::Printable(result.error().message, kLongestError));
-    return kFailed;
-  };
+  return [options, log] { return Run(*options, log); };
 }
 
 }  // namespace mla::cli

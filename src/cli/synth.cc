@@ -125,12 +125,7 @@ Action AddSynth(CLI::App& app, const Log& log) {
   CLI::App* command = app.add_subcommand("synth", "Make a random checkpoint of a model's shape");
   auto options = std::make_shared<SynthOptions>();
   AddFlags(*command, options.get());
-  return [options, log] {
-    const Result<int> result = Run(*options, log);
-    if (result.ok()) return *result;
-    log->error("{}", io::Printable(result.error().message, kLongestError));
-    return kFailed;
-  };
+  return [options, log] { return Run(*options, log); };
 }
 
 }  // namespace mla::cli

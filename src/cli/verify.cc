@@ -18,7 +18,6 @@
 #include "cli/output.h"
 #include "cli/text_input.h"
 #include "cli/verify_report.h"
-#include "io/quote.h"
 #include "model/model.h"
 
 namespace mla::cli {
@@ -128,12 +127,7 @@ Action AddVerify(CLI::App& app, const Log& log) {
   CLI::App* command = app.add_subcommand("verify", "Prove the engine on a checkpoint, path by path, against float64");
   auto options = std::make_shared<VerifyOptions>();
   AddFlags(*command, options.get());
-  return [options, log] {
-    const Result<int> result = Run(*options, log);
-    if (result.ok()) return *result;
-    log->error("{}", io::Printable(result.error().message, kLongestError));
-    return kFailed;
-  };
+  return [options, log] { return Run(*options, log); };
 }
 
 }  // namespace mla::cli
