@@ -1,23 +1,19 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <span>
 #include <system_error>
 #include <utility>
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
 #include "base/no_throw.h"
 #include "bench/random_fill.h"
 #include "bench/synthetic.h"
-#include "io/file.h"
+#include "io/new_folder.h"
 #include "io/quote.h"
 
 namespace mla::bench {
@@ -29,72 +25,12 @@ constexpr std::int64_t kPieceBytes = std::int64_t{32} << 20;  // drawn at once, 
 constexpr std::int64_t kTaskBytes = std::int64_t{256} << 10;
 constexpr std::int64_t kSpareBytes = std::int64_t{64} << 20;  // for headers, the index, the tokenizer, the file system
 
-std::string Cause(int fault) { return std::generic_category().message(fault); }
-
-Error CantWrite(const std::string& path, int fault) {
-  return Error{fmt::format("{}: can't be written: {}", io::Printable(path), Cause(fault))};
-}
-
-// A folder beside `out` that is gone unless it is moved there.
-class PartialFolder {
- public:
-  static Result<PartialFolder> Create(const std::string& out) {
-    for (int attempt = 0; attempt < 100; ++attempt) {
-      std::string path = fmt::format("{}.partial-{}-{}", out, ::getpid(), attempt);
-      if (::mkdir(path.c_str(), 0777) == 0) return PartialFolder(std::move(path));
-      if (errno != EEXIST) break;
-    }
-    return CantWrite(out, errno);
-  }
-  PartialFolder(PartialFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
-  PartialFolder& operator=(PartialFolder&&) = delete;
-  ~PartialFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-
-  std::string File(const std::string& name) const { return path_ + "/" + name; }
-  const std::string& path() const { return path_; }
-
-  // An empty folder under that name would be replaced; anything else is refused by the system.
-  Status MoveTo(const std::string& out) {
-    if (::rename(path_.c_str(), out.c_str()) != 0) return CantWrite(out, errno);
-    path_.clear();
-    return {};
-  }
-
- private:
-  explicit PartialFolder(std::string path) : path_(std::move(path)) {}
-  std::string path_;
-};
-
-Status WriteFile(const std::string& path, const std::string& text) {
-  const io::FileDescriptor fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-  if (fd.get() < 0) return CantWrite(path, errno);
-  for (std::size_t at = 0; at < text.size();) {
-    const ssize_t wrote = ::write(fd.get(), text.data() + at, text.size() - at);
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote <= 0) return CantWrite(path, wrote < 0 ? errno : EIO);
-    at += static_cast<std::size_t>(wrote);
-  }
-  if (::fsync(fd.get()) != 0) return CantWrite(path, errno);
-  return {};
-}
-
-// A file system that can't sync a folder says so; what is in it is safe.
-void SyncFolder(const std::string& path) {
-  const io::FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (fd.get() >= 0) static_cast<void>(::fsync(fd.get()));
-}
-
-std::string ParentOf(const std::string& path) {
-  const std::string parent = fs::path(path).parent_path().string();
-  return parent.empty() ? "." : parent;
-}
-
 Status HasRoom(const std::string& out, std::int64_t bytes) {
   struct statvfs disk = {};
-  if (::statvfs(ParentOf(out).c_str(), &disk) != 0) return CantWrite(out, errno);
+  const std::string parent = fs::path(out).parent_path().string();
+  if (::statvfs(parent.empty() ? "." : parent.c_str(), &disk) != 0) {
+    return Error{fmt::format("{}: can't be written: {}", io::Printable(out), std::generic_category().message(errno))};
+  }
   const double free = static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize);
   const double needed = static_cast<double>(bytes) + static_cast<double>(kSpareBytes);
   if (free >= needed) return {};
@@ -164,7 +100,7 @@ std::string IndexJson(const SyntheticPlan& plan) {
   return index.dump(1) + "\n";
 }
 
-Result<bool> WriteShards(const SyntheticPlan& plan, const PartialFolder& folder, Executor& executor,
+Result<bool> WriteShards(const SyntheticPlan& plan, const io::NewFolder& folder, Executor& executor,
                          const GoOn& go_on) {
   Drawer drawer(plan, executor, go_on);
   for (const SyntheticShard& shard : plan.shards) {
@@ -178,27 +114,26 @@ Result<bool> WriteShards(const SyntheticPlan& plan, const PartialFolder& folder,
     MLA_RETURN_IF_ERROR(writer.Finish());
   }
   if (plan.shards.size() > 1) {
-    MLA_RETURN_IF_ERROR(WriteFile(folder.File("model.safetensors.index.json"), IndexJson(plan)));
+    MLA_RETURN_IF_ERROR(folder.Write("model.safetensors.index.json", IndexJson(plan)));
   }
   return !go_on(plan.bytes, plan.bytes);
 }
 
 Result<bool> Write(const SyntheticPlan& plan, const std::string& out, Executor& executor, const GoOn& go_on) {
-  struct stat there = {};
-  if (::lstat(out.c_str(), &there) == 0) {
+  // Before room is asked for: what is there already says more than a full disk.
+  std::error_code ignored;
+  if (fs::exists(fs::symlink_status(out, ignored))) {
     return Error{fmt::format("{}: expected no such file or folder yet, found one", io::Printable(out))};
   }
   MLA_RETURN_IF_ERROR(HasRoom(out, plan.bytes));
-  MLA_ASSIGN_OR_RETURN(PartialFolder folder, PartialFolder::Create(out));
-  MLA_RETURN_IF_ERROR(WriteFile(folder.File("config.json"), plan.config.config_json));
-  MLA_RETURN_IF_ERROR(WriteFile(folder.File("generation_config.json"), plan.config.generation_config_json));
-  MLA_RETURN_IF_ERROR(WriteFile(folder.File("tokenizer.json"), plan.config.tokenizer_json));
-  MLA_RETURN_IF_ERROR(WriteFile(folder.File("tokenizer_config.json"), plan.config.tokenizer_config_json));
+  MLA_ASSIGN_OR_RETURN(io::NewFolder folder, io::NewFolder::Create(out));
+  MLA_RETURN_IF_ERROR(folder.Write("config.json", plan.config.config_json));
+  MLA_RETURN_IF_ERROR(folder.Write("generation_config.json", plan.config.generation_config_json));
+  MLA_RETURN_IF_ERROR(folder.Write("tokenizer.json", plan.config.tokenizer_json));
+  MLA_RETURN_IF_ERROR(folder.Write("tokenizer_config.json", plan.config.tokenizer_config_json));
   MLA_ASSIGN_OR_RETURN(const bool stopped, WriteShards(plan, folder, executor, go_on));
   if (stopped) return true;
-  SyncFolder(folder.path());
-  MLA_RETURN_IF_ERROR(folder.MoveTo(out));
-  SyncFolder(ParentOf(out));
+  MLA_RETURN_IF_ERROR(folder.Finish());
   return false;
 }
 
