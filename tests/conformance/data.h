@@ -2,7 +2,9 @@
 #ifndef MLA_TESTS_CONFORMANCE_DATA_H_
 #define MLA_TESTS_CONFORMANCE_DATA_H_
 
+#include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +17,16 @@ namespace mla::testing {
 
 inline std::string ConformanceData(std::string_view name) {
   return std::string(MLA_SOURCE_DIR) + "/tests/conformance/data/" + std::string(name);
+}
+
+// The names of its folders, in order.
+inline std::vector<std::string> ConformanceFixtures() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(ConformanceData(""))) {
+    if (entry.is_directory()) names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 inline const io::JsonValue& Member(const io::JsonValue& object, std::string_view key) {

@@ -29,16 +29,6 @@ namespace {
 
 constexpr double kTolerance = 1e-5;
 
-// Every folder of data/, in order.
-std::vector<std::string> Fixtures() {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(ConformanceData(""))) {
-    if (entry.is_directory()) names.push_back(entry.path().filename().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 struct Fixture {
   explicit Fixture(const std::string& name) : dir(ConformanceData(name)) {
     const io::JsonValue expected = Need(io::ReadJsonFile(dir + "/expected.json"));
@@ -115,13 +105,13 @@ TEST_P(Family, AbsorbedAndMha) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Fixtures, Family, ::testing::ValuesIn(Fixtures()),
+INSTANTIATE_TEST_SUITE_P(Fixtures, Family, ::testing::ValuesIn(ConformanceFixtures()),
                          [](const auto& test) { return TestName(test.param); });
 
 TEST(Fixtures, OfEveryFamily) {
   std::set<std::string> families;
   int quantised = 0;
-  for (const std::string& name : Fixtures()) {
+  for (const std::string& name : ConformanceFixtures()) {
     const io::JsonValue config = Need(io::ReadJsonFile(ConformanceData(name) + "/config.json"));
     families.emplace(Member(config, "model_type").string());
     quantised += config.Find("quantization_config") != nullptr ? 1 : 0;

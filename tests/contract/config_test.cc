@@ -18,23 +18,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-ModelConfig Good(const Doc& doc) {
-  const Result<ModelConfig> config = doc.Parse();
-  EXPECT_TRUE(config.ok()) << config.error().message;
-  return config.ok() ? *config : ModelConfig();
-}
-
-// The message, which must be one line that opens with the place; "" where the config was taken.
-std::string Fault(const Doc& doc) {
-  const Result<ModelConfig> config = doc.Parse();
-  if (config.ok()) return "";
-  const std::string& message = config.error().message;
-  EXPECT_EQ(message.rfind("config.json: ", 0), 0U) << message;
-  EXPECT_EQ(message.find('\n'), std::string::npos) << message;
-  EXPECT_THAT(message, AllOf(HasSubstr("expected "), HasSubstr("found "))) << message;
-  return message;
-}
-
 TEST(Config, EveryFieldIsRead) {
   const ModelConfig c = Good(Doc().Set("eos_token_id", "[1, 7, 1]").Set("tie_word_embeddings", "true"));
   EXPECT_EQ(c.model_type, "deepseek_v3");

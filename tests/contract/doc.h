@@ -2,9 +2,15 @@
 #ifndef MLA_TESTS_CONTRACT_DOC_H_
 #define MLA_TESTS_CONTRACT_DOC_H_
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "contract/config.h"
 
 namespace mla::contract {
 
@@ -74,6 +80,23 @@ class Doc {
  private:
   std::vector<std::pair<std::string, std::string>> fields_;
 };
+
+inline ModelConfig Good(const Doc& doc) {
+  const Result<ModelConfig> config = doc.Parse();
+  EXPECT_TRUE(config.ok()) << config.error().message;
+  return config.ok() ? *config : ModelConfig();
+}
+
+// The message, which must be one line that opens with the place; "" where the config was taken.
+inline std::string Fault(const Doc& doc) {
+  const Result<ModelConfig> config = doc.Parse();
+  if (config.ok()) return "";
+  const std::string& message = config.error().message;
+  EXPECT_EQ(message.rfind("config.json: ", 0), 0U) << message;
+  EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+  EXPECT_THAT(message, ::testing::AllOf(::testing::HasSubstr("expected "), ::testing::HasSubstr("found "))) << message;
+  return message;
+}
 
 }  // namespace mla::contract
 

@@ -16,17 +16,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-ModelConfig Good(const Doc& doc) {
-  const Result<ModelConfig> config = doc.Parse();
-  EXPECT_TRUE(config.ok()) << config.error().message;
-  return config.ok() ? *config : ModelConfig();
-}
-
-std::string Fault(const Doc& doc) {
-  const Result<ModelConfig> config = doc.Parse();
-  return config.ok() ? "" : config.error().message;
-}
-
 bool Expects(const ModelConfig& config, const std::string& name) {
   for (const TensorSpec& spec : ExpectedTensors(config)) {
     if (spec.name == name) return true;

@@ -94,7 +94,7 @@ double Bound(std::int64_t k, double magnitude) { return 1.01 * static_cast<doubl
 
 TEST_P(GemmTest, IsTheProductWithinItsRoundings) {
   const std::vector<std::int64_t> ms = {1, 2, 3, 5, 6, 7, 17, 64, 100};
-  for (const PackedFormat format : {PackedFormat::kF32, PackedFormat::kBF16}) {
+  for (const PackedFormat format : testing::kFormats) {
     for (const std::int64_t n : {1, 15, 16, 17, 63, 64, 65, 257}) {
       for (const std::int64_t k : {1, 2, 3, 31, 64, 129}) {
         const Activations x(ms.back(), k, k + 3, 11);
@@ -124,7 +124,7 @@ TEST_P(GemmTest, ScaleAndAddRoundTheWholeSumOnceEach) {
   constexpr std::int64_t kK = 40;
   const Activations x(9, kK, kK, 1);
   const auto w = testing::RandomFloats(kN * kK, 2);
-  for (const PackedFormat format : {PackedFormat::kF32, PackedFormat::kBF16}) {
+  for (const PackedFormat format : testing::kFormats) {
     const Packed packed = testing::Pack(format, w, kN, kK);
     for (const std::int64_t m : {1, 9}) {
       std::vector<float> sum(static_cast<std::size_t>(m * kN), kQuietNan);  // overwritten, not added to
@@ -155,7 +155,7 @@ TEST_P(GemmTest, GathersRowsOfXAndScattersRowsOfY) {
   const std::vector<std::int32_t> from = {11, 0, 3, 3, 7, 2, 11, 5};  // a row may serve twice
   const std::vector<std::int32_t> to = {9, 4, 0, 2, 8, 1, 12, 6};
   const auto m = static_cast<std::int64_t>(from.size());
-  for (const PackedFormat format : {PackedFormat::kF32, PackedFormat::kBF16}) {
+  for (const PackedFormat format : testing::kFormats) {
     const Packed packed = testing::Pack(format, w, kN, kK);
     std::vector<float> plain(12 * kN);
     Run({.x = x.Row(0), .ldx = x.ld, .y = plain.data(), .ldy = kN, .m = 12, .w = packed.matrix});
@@ -190,7 +190,7 @@ TEST_P(GemmTest, NanAndInfinityStayInTheirRow) {
     std::fill_n(dirty.data.begin() + r * kK, kK, r == 5 ? std::numeric_limits<float>::infinity() : kQuietNan);
   }
   const auto w = testing::RandomFloats(kN * kK, 7);
-  for (const PackedFormat format : {PackedFormat::kF32, PackedFormat::kBF16}) {
+  for (const PackedFormat format : testing::kFormats) {
     const Packed packed = testing::Pack(format, w, kN, kK);
     std::vector<float> y(14 * kN);
     std::vector<float> expected(14 * kN);

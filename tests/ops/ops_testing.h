@@ -28,6 +28,8 @@ inline std::vector<Isa> MachineIsas() {
   return isas;
 }
 
+inline constexpr ops::PackedFormat kFormats[] = {ops::PackedFormat::kF32, ops::PackedFormat::kBF16};
+
 inline constexpr float kQuietNan = std::numeric_limits<float>::quiet_NaN();
 
 // Floats of both signs and magnitudes over six powers of two, so that the order of a sum shows in its bits.

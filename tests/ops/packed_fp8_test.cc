@@ -17,8 +17,7 @@ namespace {
 using ops::MatrixSource;
 using ops::PackedFormat;
 using ops::PackedMatrix;
-
-constexpr PackedFormat kFormats[] = {PackedFormat::kF32, PackedFormat::kBF16};
+using testing::kFormats;
 
 // A code's value from the definition of E4M3: no table, no bits.
 double ValueOf(unsigned code) {

@@ -17,8 +17,7 @@ namespace {
 using ops::MatrixSource;
 using ops::PackedFormat;
 using ops::PackedMatrix;
-
-constexpr PackedFormat kFormats[] = {PackedFormat::kF32, PackedFormat::kBF16};
+using testing::kFormats;
 
 // Bytes of stored elements that make bits of every kind: the element at i is a hash of it, NaNs left out.
 std::vector<std::byte> Elements(DType dtype, std::int64_t count) {

@@ -1,6 +1,4 @@
 // Every family's fixture passes all levels that need no text, in fp32 and in bf16: bounds raise no false alarm.
-#include <algorithm>
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -11,15 +9,6 @@
 
 namespace mla::testing {
 namespace {
-
-std::vector<std::string> Fixtures() {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(ConformanceData(""))) {
-    if (entry.is_directory()) names.push_back(entry.path().filename().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
 
 class Fixture : public ::testing::TestWithParam<std::string> {};
 
@@ -41,7 +30,7 @@ TEST_P(Fixture, PassesInBf16) {
   ExpectPasses(UnderProof(ConformanceData(GetParam()), WeightDType::kBF16, DType::kBF16));
 }
 
-INSTANTIATE_TEST_SUITE_P(Fixtures, Fixture, ::testing::ValuesIn(Fixtures()),
+INSTANTIATE_TEST_SUITE_P(Fixtures, Fixture, ::testing::ValuesIn(ConformanceFixtures()),
                          [](const auto& test) { return TestName(test.param); });
 
 // What bf16 hides: whole products in fp32, fp8 widened, tied embeddings with three scales.

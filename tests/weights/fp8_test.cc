@@ -16,6 +16,7 @@
 #include "reference/reference.h"
 #include "testing/fp8_checkpoint.h"
 #include "testing/models.h"
+#include "weights/opened.h"
 #include "weights/weights.h"
 
 namespace mla::weights {
@@ -31,17 +32,6 @@ using testing::TempDir;
 using testing::TinyConfigJson;
 using testing::TinyOptions;
 using testing::WriteFp8Checkpoint;
-
-struct Opened {
-  contract::ModelConfig config;
-  io::Checkpoint checkpoint;
-};
-
-Opened Open(const std::string& dir) {
-  Opened opened{Need(contract::LoadConfig(dir)), Need(io::Checkpoint::Open(dir))};
-  Need(contract::RequireTensors(opened.config, opened.checkpoint));
-  return opened;
-}
 
 Result<ModelWeights> LoadAll(const Opened& opened, WeightDType keep, int threads = 2, const Progress& progress = {}) {
   const auto pool = MakeThreadPool(threads);

@@ -22,6 +22,7 @@
 #include "mla/cache.h"
 #include "ops/packed.h"
 #include "testing/models.h"
+#include "weights/opened.h"
 
 namespace mla::weights {
 namespace {
@@ -33,17 +34,6 @@ using testing::TempDir;
 using testing::TinyConfigJson;
 using testing::TinyOptions;
 using testing::WriteTinyCheckpoint;
-
-struct Opened {
-  contract::ModelConfig config;
-  io::Checkpoint checkpoint;
-};
-
-Opened Open(const std::string& dir) {
-  Opened opened{Need(contract::LoadConfig(dir)), Need(io::Checkpoint::Open(dir))};
-  Need(contract::RequireTensors(opened.config, opened.checkpoint));
-  return opened;
-}
 
 ModelWeights LoadAll(const Opened& opened, WeightDType keep, int threads = 1) {
   const auto pool = MakeThreadPool(threads);
