@@ -22,15 +22,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t kMaxConfigBytes = std::int64_t{16} << 20;
-
 Result<std::string> ConfigText(const std::string& like) {
   std::vector<std::string_view> names;
   for (const PublishedConfig& config : PublishedConfigs()) {
     if (config.name == like) return std::string(config.json);
     names.push_back(config.name);
   }
-  auto text = io::ReadFile(like, kMaxConfigBytes);
+  auto text = io::ReadFile(like, contract::kMaxConfigBytes);
   if (text.ok()) return text;
   return Error{
       fmt::format("--like: expected one of {}, or a config.json: {}", fmt::join(names, ", "), text.error().message)};

@@ -13,6 +13,7 @@
 #include "base/no_throw.h"
 #include "bench/random_fill.h"
 #include "bench/synthetic.h"
+#include "io/file.h"
 #include "io/new_folder.h"
 #include "io/quote.h"
 
@@ -28,9 +29,7 @@ constexpr std::int64_t kSpareBytes = std::int64_t{64} << 20;  // for headers, th
 Status HasRoom(const std::string& out, std::int64_t bytes) {
   struct statvfs disk = {};
   const std::string parent = fs::path(out).parent_path().string();
-  if (::statvfs(parent.empty() ? "." : parent.c_str(), &disk) != 0) {
-    return Error{fmt::format("{}: can't be written: {}", io::Printable(out), std::generic_category().message(errno))};
-  }
+  if (::statvfs(parent.empty() ? "." : parent.c_str(), &disk) != 0) return io::CantWrite(out, errno);
   const double free = static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize);
   const double needed = static_cast<double>(bytes) + static_cast<double>(kSpareBytes);
   if (free >= needed) return {};

@@ -49,11 +49,11 @@ Result<int> RunOutline(const std::string& path, const Error& why_not, bool json)
 }
 
 Result<int> Run(const std::string& path, bool json) {
-  if (const auto config = contract::LoadConfig(path); !config.ok()) return RunOutline(path, config.error(), json);
-  MLA_ASSIGN_OR_RETURN(const InspectReport report, Inspect(path));
-  MLA_RETURN_IF_ERROR(WriteOut(json ? InspectJson(report) : InspectText(report)));
+  const Result<InspectReport> report = Inspect(path);
+  if (!report.ok()) return RunOutline(path, report.error(), json);
+  MLA_RETURN_IF_ERROR(WriteOut(json ? InspectJson(*report) : InspectText(*report)));
   MLA_RETURN_IF_ERROR(FlushOut());
-  return report.tensors && !report.tensors->report.ok() ? kFailed : kDone;
+  return report->tensors && !report->tensors->report.ok() ? kFailed : kDone;
 }
 
 }  // namespace

@@ -12,15 +12,6 @@
 namespace mla::cli {
 namespace {
 
-const char* LayoutName(RopeLayout layout) {
-  switch (layout) {
-    case RopeLayout::kNone: return "none";
-    case RopeLayout::kInterleaved: return "interleaved";
-    case RopeLayout::kHalfSplit: return "half-split";
-  }
-  return "?";
-}
-
 const char* ScalingName(RopeScaling scaling) {
   switch (scaling) {
     case RopeScaling::kNone: return "none";
@@ -73,7 +64,7 @@ void AddDims(const contract::ModelConfig& c, Table* t) {
 
 void AddRope(const RopeSpec& rope, Table* t) {
   std::string text =
-      fmt::format("{}, theta {}, scaling {}", LayoutName(rope.layout), rope.theta, ScalingName(rope.scaling));
+      fmt::format("{}, theta {}, scaling {}", RopeLayoutName(rope.layout), rope.theta, ScalingName(rope.scaling));
   if (rope.scaling == RopeScaling::kYarn) {
     text += fmt::format(" (factor {}, original {}, beta {} to {}, mscale {}, mscale_all_dim {})", rope.factor,
                         rope.original_max_position_embeddings, rope.beta_fast, rope.beta_slow, rope.mscale,
@@ -134,7 +125,7 @@ void AddTensors(const InspectReport::Tensors& tensors, Table* t) {
 
 nlohmann::ordered_json RopeJson(const RopeSpec& rope, std::uint64_t fingerprint) {
   nlohmann::ordered_json j = {
-      {"layout", LayoutName(rope.layout)}, {"theta", rope.theta}, {"scaling", ScalingName(rope.scaling)}};
+      {"layout", RopeLayoutName(rope.layout)}, {"theta", rope.theta}, {"scaling", ScalingName(rope.scaling)}};
   if (rope.scaling == RopeScaling::kYarn) {
     j["factor"] = rope.factor;
     j["original_max_position_embeddings"] = rope.original_max_position_embeddings;

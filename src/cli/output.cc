@@ -119,4 +119,13 @@ void ProgressLine::Update(std::int64_t done, std::int64_t total) {
   std::fflush(stderr);
 }
 
+const char* RopeLayoutName(RopeLayout layout) {
+  switch (layout) {
+    case RopeLayout::kNone: return "none";
+    case RopeLayout::kInterleaved: return "interleaved";
+    case RopeLayout::kHalfSplit: return "half-split";
+  }
+  return "?";
+}
+
 }  // namespace mla::cli

@@ -11,6 +11,7 @@
 #include "cli/run_options.h"
 #include "mla/engine.h"
 #include "mla/result.h"
+#include "mla/rope.h"
 
 namespace mla::cli {
 
@@ -66,6 +67,9 @@ class ProgressLine {
 
 // 1,234,567 bytes as "1.2 MiB".
 std::string HumanBytes(std::int64_t bytes);
+
+// "interleaved", "half-split", "none".
+const char* RopeLayoutName(RopeLayout layout);
 
 }  // namespace mla::cli
 

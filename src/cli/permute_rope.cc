@@ -23,7 +23,6 @@
 #include "contract/rope_rows.h"
 #include "contract/tensors.h"
 #include "io/checkpoint.h"
-#include "io/file.h"
 #include "io/new_folder.h"
 #include "io/quote.h"
 #include "io/safetensors.h"
@@ -34,9 +33,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kPieceBytes = std::int64_t{8} << 20;
-constexpr std::int64_t kMaxConfigBytes = std::int64_t{16} << 20;  // LoadConfig's own bound
-
-const char* LayoutName(RopeLayout layout) { return layout == RopeLayout::kInterleaved ? "interleaved" : "half-split"; }
 
 struct Source {
   std::string dir;
@@ -76,13 +72,12 @@ Result<Source> OpenSource(const std::string& dir) {
 
 // The config's own text with one field changed.
 Result<std::string> ConfigText(const Source& source) {
-  const std::string path = (fs::path(source.dir) / "config.json").string();
-  MLA_ASSIGN_OR_RETURN(const std::string text, io::ReadFile(path, kMaxConfigBytes));
-  auto json = nlohmann::ordered_json::parse(text, nullptr, false);
-  if (!json.is_object()) return Error{fmt::format("{}: expected an object, found none", io::Printable(path))};
+  MLA_ASSIGN_OR_RETURN(const contract::ConfigFile file, contract::ReadConfigFile(source.dir));
+  auto json = nlohmann::ordered_json::parse(file.text, nullptr, false);
+  if (!json.is_object()) return Error{fmt::format("{}: expected an object, found none", file.where)};
   json["rope_interleave"] = source.to == RopeLayout::kInterleaved;
   std::string changed = json.dump(2) + "\n";
-  MLA_ASSIGN_OR_RETURN(const contract::ModelConfig config, contract::ParseConfig(changed, io::Printable(path)));
+  MLA_ASSIGN_OR_RETURN(const contract::ModelConfig config, contract::ParseConfig(changed, file.where));
   MLA_CHECK(config.rope.layout == source.to);
   return changed;
 }
@@ -196,8 +191,8 @@ Result<int> Run(const PermuteOptions& o, const Log& log) {
   if (!left_out.empty()) log->warn("not copied: {}", fmt::join(left_out, ", "));
   if (o.quiet) return kDone;
   MLA_RETURN_IF_ERROR(
-      WriteOut(fmt::format("{}: {} rope channels, {} in {}\n", io::Printable(o.out), LayoutName(source.to),
-                           LayoutName(source.config.rope.layout), io::Printable(o.model))));
+      WriteOut(fmt::format("{}: {} rope channels, {} in {}\n", io::Printable(o.out), RopeLayoutName(source.to),
+                           RopeLayoutName(source.config.rope.layout), io::Printable(o.model))));
   MLA_RETURN_IF_ERROR(FlushOut());
   return kDone;
 }

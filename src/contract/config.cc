@@ -19,7 +19,6 @@
 namespace mla::contract {
 namespace {
 
-constexpr std::int64_t kMaxConfigBytes = std::int64_t{16} << 20;
 constexpr NumberRange kModelScale = {0, false, 1e6, "a number above 0, at most 1e6"};
 constexpr NumberRange kNormEps = {0, false, 1, "a number above 0, at most 1"};
 

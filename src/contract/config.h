@@ -98,6 +98,15 @@ struct ModelConfig {
 // harmless ones. `where` opens the message.
 Result<ModelConfig> ParseConfig(std::string_view json_text, std::string_view where);
 
+// Larger files are no config.
+inline constexpr std::int64_t kMaxConfigBytes = std::int64_t{16} << 20;
+// The text of DIR/config.json, or of the file itself where path is one; `where` names it in messages.
+struct ConfigFile {
+  std::string text;
+  std::string where;
+};
+Result<ConfigFile> ReadConfigFile(const std::string& path);
+
 // Reads DIR/config.json, or the file itself where path is one.
 Result<ModelConfig> LoadConfig(const std::string& path);
 

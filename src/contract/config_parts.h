@@ -18,13 +18,6 @@ inline constexpr std::int64_t kMaxTensors = std::int64_t{1} << 20;  // DeepSeek-
 // So low that padding to sixteen lanes, four bytes each and a second copy still fit in 63 bits.
 inline constexpr std::int64_t kMaxParameters = std::int64_t{1} << 50;
 
-// The text of DIR/config.json, or of the file itself where path is one; `where` names it in messages.
-struct ConfigFile {
-  std::string text;
-  std::string where;
-};
-Result<ConfigFile> ReadConfigFile(const std::string& path);
-
 // What rope's fields are held against: P, N + P, max_position_embeddings.
 struct RopeDims {
   std::int64_t rope_dim = 0;

@@ -77,6 +77,27 @@ Result<std::string> ReadFile(const std::string& path, std::int64_t max_bytes) {
   }
 }
 
+int WriteAll(int fd, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    // Linux writes at most 2^31 - 4096 bytes a call.
+    const ssize_t wrote = ::write(fd, bytes.data(), std::min<std::size_t>(bytes.size(), std::size_t{1} << 30));
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) return errno;
+    if (wrote == 0) return EIO;
+    bytes = bytes.subspan(static_cast<std::size_t>(wrote));
+  }
+  return 0;
+}
+
+void SyncFolder(const std::string& path) {
+  const FileDescriptor fd(::open(path.empty() ? "." : path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd.get() >= 0) static_cast<void>(::fsync(fd.get()));
+}
+
+Error CantWrite(const std::string& path, int fault) {
+  return Error{fmt::format("{}: can't be written: {}", Printable(path), std::generic_category().message(fault))};
+}
+
 Result<MappedFile> MappedFile::Open(const std::string& path) {
   MLA_ASSIGN_OR_RETURN(const RegularFile file, OpenRegularFile(path));
   if (file.bytes == 0) return Error{fmt::format("{}: the file is empty", Printable(path))};

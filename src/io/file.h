@@ -42,6 +42,14 @@ Result<RegularFile> OpenRegularFile(const std::string& path);
 // The bytes of a regular file of at most max_bytes.
 Result<std::string> ReadFile(const std::string& path, std::int64_t max_bytes);
 
+// Writes all bytes; 0, or errno.
+int WriteAll(int fd, std::span<const std::byte> bytes);
+// Has what was made in or renamed into a folder reach the disk; "" is the current one. A file system that can't sync a
+// folder says so; what is in it is safe.
+void SyncFolder(const std::string& path);
+// "PATH: can't be written: CAUSE", the cause by errno.
+Error CantWrite(const std::string& path, int fault);
+
 // A whole file mapped for reading. Bytes that another process cuts off while they are mapped raise SIGBUS when touched:
 // nothing short of copying the file can prevent that.
 class MappedFile {

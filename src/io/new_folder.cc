@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <span>
 #include <system_error>
 #include <utility>
 
@@ -19,18 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Error CantWrite(const std::string& path, int fault) {
-  return Error{fmt::format("{}: can't be written: {}", Printable(path), std::generic_category().message(fault))};
-}
-
 Error Taken(const std::string& path) {
   return Error{fmt::format("{}: expected no file or folder of that name, found one", Printable(path))};
-}
-
-// A file system that can't sync a folder says so; what is in it is safe.
-void SyncFolder(const std::string& path) {
-  const FileDescriptor fd(::open(path.empty() ? "." : path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (fd.get() >= 0) static_cast<void>(::fsync(fd.get()));
 }
 
 // Not every file system knows the flag; without it, only an empty folder would be replaced.
@@ -72,12 +63,7 @@ Status NewFolder::Write(std::string_view name, std::string_view bytes) const {
   const std::string path = File(name);
   const FileDescriptor fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (fd.get() < 0) return CantWrite(path, errno);
-  while (!bytes.empty()) {
-    const ssize_t wrote = ::write(fd.get(), bytes.data(), bytes.size());
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote <= 0) return CantWrite(path, wrote < 0 ? errno : EIO);
-    bytes.remove_prefix(static_cast<std::size_t>(wrote));
-  }
+  if (const int fault = WriteAll(fd.get(), std::as_bytes(std::span(bytes))); fault != 0) return CantWrite(path, fault);
   if (::fsync(fd.get()) != 0) return CantWrite(path, errno);
   return {};
 }

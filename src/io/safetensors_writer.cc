@@ -1,7 +1,5 @@
-#include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include <fcntl.h>
@@ -17,20 +15,6 @@
 namespace mla::io {
 namespace {
 
-// Writes everything, or says what the system answered.
-int WriteAll(int fd, const char* data, std::size_t bytes) {
-  while (bytes > 0) {
-    // Linux writes at most 2^31 - 4096 bytes a call.
-    const ssize_t wrote = ::write(fd, data, std::min<std::size_t>(bytes, std::size_t{1} << 30));
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote < 0) return errno;
-    if (wrote == 0) return EIO;
-    data += wrote;
-    bytes -= static_cast<std::size_t>(wrote);
-  }
-  return 0;
-}
-
 // Creates a file that was not there, beside `path`, with the permissions of any new file.
 Result<std::pair<int, std::string>> CreateBeside(const std::string& path) {
   for (int attempt = 0; attempt < 100; ++attempt) {
@@ -39,14 +23,7 @@ Result<std::pair<int, std::string>> CreateBeside(const std::string& path) {
     if (fd >= 0) return std::pair(fd, std::move(name));
     if (errno != EEXIST) break;
   }
-  return Error{fmt::format("{}: can't be written: {}", Printable(path), std::generic_category().message(errno))};
-}
-
-// A rename is on the disk once its folder is. File systems that can't sync a folder say so; the file itself is safe.
-void SyncFolderOf(const std::string& path) {
-  const std::string folder = std::filesystem::path(path).parent_path().string();
-  const FileDescriptor fd(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (fd.get() >= 0) static_cast<void>(::fsync(fd.get()));
+  return CantWrite(path, errno);
 }
 
 // Closes and removes an unfinished file.
@@ -66,8 +43,8 @@ Result<SafetensorsWriter> SafetensorsWriter::Create(const std::string& path, std
   writer.path_ = path;
   writer.fd_ = created.first;
   writer.temporary_ = std::move(created.second);
-  if (const int fault = WriteAll(writer.fd_, header.data(), header.size()); fault != 0) {
-    return Error{fmt::format("{}: can't be written: {}", Printable(path), std::generic_category().message(fault))};
+  if (const int fault = WriteAll(writer.fd_, std::as_bytes(std::span(header))); fault != 0) {
+    return CantWrite(path, fault);
   }
   return writer;
 }
@@ -97,9 +74,9 @@ Status SafetensorsWriter::Append(std::span<const std::byte> bytes) {
     Discard(&fd_, &temporary_);
     return Error{fmt::format("{}: expected {} bytes of tensors, found more", Printable(path_), expected_)};
   }
-  if (const int fault = WriteAll(fd_, reinterpret_cast<const char*>(bytes.data()), bytes.size()); fault != 0) {
+  if (const int fault = WriteAll(fd_, bytes); fault != 0) {
     Discard(&fd_, &temporary_);
-    return Error{fmt::format("{}: can't be written: {}", Printable(path_), std::generic_category().message(fault))};
+    return CantWrite(path_, fault);
   }
   written_ += static_cast<std::int64_t>(bytes.size());
   return {};
@@ -118,10 +95,10 @@ Status SafetensorsWriter::Finish() {
   if (fault == 0 && ::rename(temporary_.c_str(), path_.c_str()) != 0) fault = errno;
   if (fault != 0) {
     Discard(&fd_, &temporary_);
-    return Error{fmt::format("{}: can't be written: {}", Printable(path_), std::generic_category().message(fault))};
+    return CantWrite(path_, fault);
   }
   temporary_.clear();
-  SyncFolderOf(path_);
+  SyncFolder(std::filesystem::path(path_).parent_path().string());
   return {};
 }
 

@@ -10,6 +10,15 @@
 namespace mla::layers {
 namespace {
 
+std::int64_t StepBytes(const contract::ModelConfig& config, const StepLimits& limits) {
+  Carver carver;
+  Workspace ws;
+  PlaceWorkspace(config, limits, &carver, &ws);
+  return carver.used();
+}
+
+}  // namespace
+
 MlaAttention::Options AttentionOptions(const contract::ModelConfig& config, const StepLimits& limits,
                                        const std::string& kernels) {
   MlaAttention::Options options;
@@ -22,15 +31,6 @@ MlaAttention::Options AttentionOptions(const contract::ModelConfig& config, cons
   options.kernels = kernels;
   return options;
 }
-
-std::int64_t StepBytes(const contract::ModelConfig& config, const StepLimits& limits) {
-  Carver carver;
-  Workspace ws;
-  PlaceWorkspace(config, limits, &carver, &ws);
-  return carver.used();
-}
-
-}  // namespace
 
 Transformer::Memory Transformer::Planned(const contract::ModelConfig& config, const StepLimits& limits) {
   return {StepBytes(config, limits) + MlaAttention::WorkspaceBytes(AttentionOptions(config, limits, "")),

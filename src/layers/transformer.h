@@ -20,6 +20,10 @@
 
 namespace mla::layers {
 
+// The attention that a step of these limits runs.
+MlaAttention::Options AttentionOptions(const contract::ModelConfig& config, const StepLimits& limits,
+                                       const std::string& kernels);
+
 // Not copied, not moved: it refers to config and weights, which outlive it. One call at a time.
 class Transformer {
  public:

@@ -1,11 +1,12 @@
 #include "verify/subject.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
+#include "attention/choose.h"
 #include "base/cpu_info.h"
 #include "model/model.h"
-#include "ops/gemm.h"
 #include "verify/bounds.h"
 
 namespace mla::verify {
@@ -21,10 +22,10 @@ Result<layers::AttendFn> MakeAttention(const MlaAttention::Options& options) {
 
 std::vector<KernelSet> KernelSets() {
   std::vector<KernelSet> sets;
-  const CpuInfo cpu = DetectCpu();
-  for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
-    if (cpu.Has(isa)) sets.push_back({IsaName(isa), &ops::KernelsFor(isa)});
+  for (const attention::KernelSet& set : attention::MachineKernels(DetectCpu())) {
+    sets.push_back({IsaName(set.isa), set.ops});
   }
+  std::reverse(sets.begin(), sets.end());  // slowest first, as reports list them
   return sets;
 }
 
@@ -60,14 +61,11 @@ double WeightUnit(const Subject& subject, const std::string& name) {
 }
 
 MlaAttention::Options AttentionOptions(const Subject& subject, std::int64_t rows, std::int64_t keys) {
-  MlaAttention::Options options;
-  options.dims = weights::DimsOf(subject.config);
-  options.softmax_scale = contract::SoftmaxScale(subject.config);
-  options.max_rows = rows;
-  options.max_keys = keys;
-  options.workers = subject.executor.workers();
-  options.kernels = subject.kernels;
-  return options;
+  layers::StepLimits limits;
+  limits.max_rows = rows;
+  limits.max_keys = keys;
+  limits.workers = subject.executor.workers();
+  return layers::AttentionOptions(subject.config, limits, subject.kernels);
 }
 
 }  // namespace mla::verify
