@@ -73,7 +73,8 @@ class KvBWeights {
   // kv_b_proj: [H * (N + V), R] row-major, dense, maybe unaligned. kF8E4M3 needs `scales` over the whole tensor, whose
   // blocks may pass from one head to the next; other dtypes have none. Fp8 is kept as its value times its scale, a
   // product rounded to float and then, for kBF16, to nearest even. Fails where memory can't be had, the dtypes and the
-  // scales don't fit together, a code is NaN, or a scale is not above 0 or so large that a product could be infinite.
+  // scales don't fit together, a code is NaN, or a scale is negative, no number, or so large that a product could be
+  // infinite.
   static Result<KvBWeights> Pack(const MlaDims& dims, DType dtype, const std::byte* kv_b_proj, WeightDType keep,
                                  Executor& executor, const BlockScales& scales = {});
   // What Pack will allocate.

@@ -48,23 +48,28 @@ MemoryPlan PlannedReference(const contract::ModelConfig& c, const io::Checkpoint
 
 }  // namespace
 
+Result<std::unique_ptr<Model>> LoadModel(const ComputeOptions& options, const model::Opened& opened,
+                                         Executor& executor) {
+  LoadOptions load;
+  load.weights = WeightsOf(options);
+  ProgressLine progress(!options.quiet);
+  load.progress = [&](std::int64_t done, std::int64_t total) { progress.Update(done, total); };
+  MLA_ASSIGN_OR_RETURN(Model model, model::LoadOpened(opened, load, executor));
+  return std::make_unique<Model>(std::move(model));
+}
+
 Result<LoadedEngine> LoadEngine(const ComputeOptions& options, const model::Opened& opened, std::int64_t context,
                                 int threads, std::string_view context_flag) {
   MLA_ASSIGN_OR_RETURN(const std::int64_t limit, MemoryLimit(options));
   const EngineOptions engine_options = EngineOptionsOf(options, context);
-  LoadOptions load;
-  load.weights = WeightsOf(options);
   MLA_ASSIGN_OR_RETURN(const engine::Sizes sizes, engine::Resolve(opened.config, engine_options, threads));
   MemoryPlan plan = engine::Planned(opened.config, sizes);
-  plan.weights = model::PlannedWeightBytes(opened, load.weights);
+  plan.weights = model::PlannedWeightBytes(opened, WeightsOf(options));
   MLA_RETURN_IF_ERROR(FitsMemory(plan, limit, context_flag));
 
   LoadedEngine loaded;
   loaded.pool = MakeThreadPool(threads);
-  ProgressLine progress(!options.quiet);
-  load.progress = [&](std::int64_t done, std::int64_t total) { progress.Update(done, total); };
-  MLA_ASSIGN_OR_RETURN(Model model, model::LoadOpened(opened, load, *loaded.pool));
-  loaded.model = std::make_unique<Model>(std::move(model));
+  MLA_ASSIGN_OR_RETURN(loaded.model, LoadModel(options, opened, *loaded.pool));
   MLA_ASSIGN_OR_RETURN(Engine engine, Engine::Create(*loaded.model, engine_options, *loaded.pool));
   loaded.engine = std::make_unique<Engine>(std::move(engine));
   return loaded;

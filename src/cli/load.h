@@ -14,6 +14,10 @@
 
 namespace mla::cli {
 
+// The model, its weights kept as the options say; the caller has seen to memory.
+Result<std::unique_ptr<Model>> LoadModel(const ComputeOptions& options, const model::Opened& opened,
+                                         Executor& executor);
+
 struct LoadedEngine {
   std::unique_ptr<Executor> pool;
   std::unique_ptr<Model> model;

@@ -1,6 +1,5 @@
 // mla perplexity MODEL TEXT: the likelihood of a text.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <functional>
@@ -12,6 +11,7 @@
 #include <spdlog/spdlog.h>
 
 #include "cli/app.h"
+#include "cli/clock.h"
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "cli/interrupt.h"
@@ -24,10 +24,6 @@
 
 namespace mla::cli {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double Since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 struct PerplexityOptions : ComputeOptions {
   std::string text;  // a path, or "-"

@@ -8,6 +8,7 @@
 #include <spdlog/spdlog.h>
 
 #include "cli/app.h"
+#include "cli/clock.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/load.h"
@@ -23,10 +24,6 @@
 
 namespace mla::cli {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double Since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 // The context of a run: as asked, or what the prompt and the output need, as far as the model goes.
 Result<std::int64_t> Context(const RunOptions& o, const ModelInfo& info, std::int64_t prompt) {

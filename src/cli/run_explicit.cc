@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/clock.h"
 #include "cli/load.h"
 #include "engine/limits.h"
 #include "reference/reference.h"
@@ -15,8 +16,6 @@
 
 namespace mla::cli {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 struct Loop {
   const reference::ReferenceModel& model;

@@ -1,5 +1,4 @@
 // mla synth --like NAME OUT: a random checkpoint of a model's shape.
-#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -15,6 +14,7 @@
 #include "bench/published_configs.h"
 #include "bench/synthetic.h"
 #include "cli/app.h"
+#include "cli/clock.h"
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "cli/interrupt.h"
@@ -24,8 +24,6 @@
 
 namespace mla::cli {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 struct SynthOptions {
   bench::SyntheticOptions synthetic;
@@ -83,7 +81,7 @@ Result<int> Run(const SynthOptions& o, const Log& log) {
     return kInterrupted;
   }
   if (o.quiet) return kDone;
-  MLA_RETURN_IF_ERROR(WriteOut(Summary(plan, o.out, std::chrono::duration<double>(Clock::now() - begin).count())));
+  MLA_RETURN_IF_ERROR(WriteOut(Summary(plan, o.out, Since(begin))));
   MLA_RETURN_IF_ERROR(FlushOut());
   return kDone;
 }

@@ -1,7 +1,6 @@
 // mla verify MODEL: is this engine right on this checkpoint?
 #include "verify/verify.h"
 
-#include <chrono>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -11,6 +10,7 @@
 #include <spdlog/spdlog.h>
 
 #include "cli/app.h"
+#include "cli/clock.h"
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "cli/interrupt.h"
@@ -22,10 +22,6 @@
 
 namespace mla::cli {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double Since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 struct VerifyOptions : ComputeOptions {
   std::string text;  // a path, "-", or "" for none
@@ -75,15 +71,7 @@ Result<int> Run(const VerifyOptions& o, const Log& log) {
   const auto begin = Clock::now();
   const std::unique_ptr<Executor> pool = MakeThreadPool(report.threads);
   report.threads = pool->workers();
-  LoadOptions load;
-  load.weights = WeightsOf(o);
-  std::unique_ptr<Model> model;
-  {
-    ProgressLine progress(!o.quiet);
-    load.progress = [&](std::int64_t done, std::int64_t total) { progress.Update(done, total); };
-    MLA_ASSIGN_OR_RETURN(Model loaded, model::LoadOpened(opened, load, *pool));
-    model = std::make_unique<Model>(std::move(loaded));
-  }
+  MLA_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model, LoadModel(o, opened, *pool));
   report.load_seconds = Since(begin);
 
   interrupt.Defer();
@@ -92,7 +80,7 @@ Result<int> Run(const VerifyOptions& o, const Log& log) {
   options.cancelled = [&] { return interrupt.Requested(); };
   options.level = [&](int level) { levels.Update(level, verify::kLevels); };
   verify::Subject subject(opened.config, opened.checkpoint, *model, *pool);
-  subject.weight_dtype = load.weights;
+  subject.weight_dtype = WeightsOf(o);
   subject.kv_dtype = EngineOptionsOf(o, 0).kv_dtype;
   subject.kernels = o.kernels;
   MLA_ASSIGN_OR_RETURN(report.proofs, verify::Verify(subject, options));
