@@ -117,7 +117,7 @@ void AbsorbQueries(const StepContext& step, const float* q, std::int64_t rows, c
     p.m = rows;
     p.w = step.weights.absorb[static_cast<std::size_t>(head)];
   }
-  ops::Gemm(step.executor, step.ops, std::span<const ops::GemmProblem>(ws.products, static_cast<std::size_t>(h)));
+  ops::Gemm(step.gemm(), std::span<const ops::GemmProblem>(ws.products, static_cast<std::size_t>(h)));
   for (std::int64_t i = 0; i < rows; ++i) {
     for (std::int64_t head = 0; head < h; ++head) {
       const float* from = q + (ws.row_ids[i] * h + head) * q_head + d.qk_nope_head_dim;
@@ -216,7 +216,7 @@ void Finish(const StepContext& step, std::int64_t rows, const AbsorbedWorkspace&
     p.m = rows;
     p.w = step.weights.value[static_cast<std::size_t>(head)];
   }
-  ops::Gemm(step.executor, step.ops, std::span<const ops::GemmProblem>(ws.products, static_cast<std::size_t>(h)));
+  ops::Gemm(step.gemm(), std::span<const ops::GemmProblem>(ws.products, static_cast<std::size_t>(h)));
 }
 
 void RunPass(const StepContext& step, std::int64_t parts, std::int64_t rows, const float* q, float* out, float* lse,

@@ -18,6 +18,7 @@ struct Workspace {
   AbsorbedWorkspace absorbed;
   MhaWorkspace mha;
   std::vector<Scratch> scratch;
+  std::byte* gemm_scratch = nullptr;
 };
 
 // The one layout that both planning and Create follow.
@@ -26,6 +27,7 @@ void PlaceAll(const MlaAttention::Options& options, Carver* carver, Workspace* o
   PlaceMha(options, carver, &out->mha);
   out->scratch.resize(static_cast<std::size_t>(options.workers));
   for (Scratch& scratch : out->scratch) PlaceScratch(options.dims, carver, &scratch);
+  out->gemm_scratch = carver->Take<std::byte>(options.workers * ops::kGemmScratch);
 }
 
 }  // namespace
@@ -94,7 +96,8 @@ void MlaAttention::Run(const CacheLayerView& cache, const KvBWeights& weights,
                                     cache,
                                     weights.impl(),
                                     executor,
-                                    impl.workspace.scratch.data()};
+                                    impl.workspace.scratch.data(),
+                                    impl.workspace.gemm_scratch};
   if (absorbed_rows > 0) RunAbsorbed(step, sequences, q, out, lse, impl.workspace.absorbed);
   if (mha_rows > 0) RunMha(step, sequences, q, out, lse, impl.workspace.mha, &impl.counters);
   impl.counters.absorbed_rows += absorbed_rows;

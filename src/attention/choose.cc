@@ -1,5 +1,6 @@
 #include "attention/choose.h"
 
+#include <ranges>
 #include <utility>
 
 #include <fmt/format.h>
@@ -14,7 +15,7 @@ namespace {
 
 const AttentionKernels& KernelsFor(Isa isa) {
 #if defined(__x86_64__) && !defined(MLA_SCALAR_ONLY)
-  if (isa == Isa::kAvx512) return kAttentionAvx512;
+  if (isa >= Isa::kAvx512) return kAttentionAvx512;
   if (isa == Isa::kAvx2) return kAttentionAvx2;
 #endif
   MLA_CHECK(isa == Isa::kPortable);
@@ -37,7 +38,7 @@ std::string SelfTest(const KernelSet& set) {
 
 std::vector<KernelSet> MachineKernels(const CpuInfo& cpu) {
   std::vector<KernelSet> sets;
-  for (const Isa isa : {Isa::kAvx512, Isa::kAvx2, Isa::kPortable}) {
+  for (const Isa isa : std::views::reverse(kIsas)) {
     if (cpu.Has(isa)) sets.push_back({isa, &KernelsFor(isa), &ops::KernelsFor(isa)});
   }
   return sets;

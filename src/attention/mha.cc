@@ -88,8 +88,7 @@ void Expand(const StepContext& step, const Piece& piece, const MhaWorkspace& ws)
     v.ldy = RoundUp(d.v_head_dim, 16);
     v.w = step.weights.value[head];
   }
-  ops::Gemm(step.executor, step.ops,
-            std::span<const ops::GemmProblem>(ws.products, static_cast<std::size_t>(2 * piece.heads)));
+  ops::Gemm(step.gemm(), std::span<const ops::GemmProblem>(ws.products, static_cast<std::size_t>(2 * piece.heads)));
 }
 
 // The tile's keys of one head: k_nope from the expansion, k_pe shared by all heads from the cache.

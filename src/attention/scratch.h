@@ -2,6 +2,7 @@
 #ifndef MLA_ATTENTION_SCRATCH_H_
 #define MLA_ATTENTION_SCRATCH_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "attention/kernels.h"
@@ -35,7 +36,10 @@ struct StepContext {
   const CacheLayerView& cache;
   const KvBWeights::Impl& weights;
   Executor& executor;
-  Scratch* scratch;  // [workers]
+  Scratch* scratch;         // [workers]
+  std::byte* gemm_scratch;  // ops::kGemmScratch a worker
+
+  ops::GemmContext gemm() const { return {executor, ops, gemm_scratch}; }
 };
 
 void PlaceScratch(const MlaDims& dims, Carver* carver, Scratch* out);

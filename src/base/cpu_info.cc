@@ -7,6 +7,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 namespace mla {
@@ -16,6 +18,8 @@ const char* IsaName(Isa isa) {
     case Isa::kPortable: return "portable";
     case Isa::kAvx2: return "avx2";
     case Isa::kAvx512: return "avx512";
+    case Isa::kAvx512Bf16: return "avx512bf16";
+    case Isa::kAmx: return "amx";
   }
   return "?";
 }
@@ -28,21 +32,25 @@ bool CpuInfo::Has(Isa isa) const {
     case Isa::kPortable: return true;
     case Isa::kAvx2: return avx2;
     case Isa::kAvx512: return avx512;
+    case Isa::kAvx512Bf16: return avx512_bf16;
+    case Isa::kAmx: return amx_bf16;
   }
   return false;
 #endif
 }
 
 Isa CpuInfo::best() const {
-  if (Has(Isa::kAvx512)) return Isa::kAvx512;
-  if (Has(Isa::kAvx2)) return Isa::kAvx2;
-  return Isa::kPortable;
+  Isa best = Isa::kPortable;
+  for (const Isa isa : kIsas) {
+    if (Has(isa)) best = isa;
+  }
+  return best;
 }
 
 Result<Isa> SelectIsa(const CpuInfo& cpu, std::string_view name) {
   if (name.empty()) return cpu.best();
   std::string available;
-  for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
+  for (const Isa isa : kIsas) {
     if (!cpu.Has(isa)) continue;
     if (name == IsaName(isa)) return isa;
     available += fmt::format("{}{}", available.empty() ? "" : ", ", IsaName(isa));
@@ -84,6 +92,17 @@ std::string BrandString() {
   return first == std::string::npos ? "" : brand.substr(first);
 }
 
+// Linux keeps the tiles' state from a process until it asks (Documentation/arch/x86/xstate.rst).
+bool AskForTiles() {
+#if defined(__linux__)
+  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr long kTileData = 18;               // XFEATURE_XTILE_DATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
 }  // namespace
 
 CpuInfo DetectCpu() {
@@ -103,6 +122,10 @@ CpuInfo DetectCpu() {
   info.avx2 = ymm && fma && f16c && ((seven.b >> 5) & 1);
   const unsigned needed = (1U << 16) | (1U << 17) | (1U << 30) | (1U << 31);  // F, DQ, BW, VL
   info.avx512 = info.avx2 && zmm && (seven.b & needed) == needed;
+  info.avx512_bf16 = info.avx512 && seven.a >= 1 && ((Cpuid(7, 1).a >> 5) & 1);
+  const bool tiles = (xcr0 & 0x60000) == 0x60000 && ((seven.d >> 22) & 1) && ((seven.d >> 24) & 1);
+  const bool vbmi = (seven.c >> 1) & 1;
+  info.amx_bf16 = info.avx512_bf16 && vbmi && tiles && AskForTiles();
   return info;
 }
 

@@ -10,22 +10,26 @@
 
 namespace mla {
 
-// Instruction sets that kernels are written for, slowest first.
-enum class Isa : std::uint8_t { kPortable, kAvx2, kAvx512 };
+// Instruction sets that kernels are written for, slowest first. kAvx512Bf16 and kAmx are kAvx512 with bf16 products.
+enum class Isa : std::uint8_t { kPortable, kAvx2, kAvx512, kAvx512Bf16, kAmx };
+inline constexpr Isa kIsas[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16, Isa::kAmx};
 
-// "portable", "avx2", "avx512".
+// "portable", "avx2", "avx512", "avx512bf16", "amx".
 const char* IsaName(Isa isa);
 
 struct CpuInfo {
-  std::string model;    // brand string, "" where unknown
-  bool avx2 = false;    // AVX2, FMA and F16C, enabled by the operating system
-  bool avx512 = false;  // AVX-512 F, BW, DQ and VL, enabled by the operating system
+  std::string model;         // brand string, "" where unknown
+  bool avx2 = false;         // AVX2, FMA and F16C, enabled by the operating system
+  bool avx512 = false;       // AVX-512 F, BW, DQ and VL, enabled by the operating system
+  bool avx512_bf16 = false;  // avx512 and AVX-512 BF16
+  bool amx_bf16 = false;     // avx512_bf16, AVX-512 VBMI, and AMX tiles with bf16 products, granted to this process
 
   // The fastest instruction set that the processor has and the build holds.
   Isa best() const;
   bool Has(Isa isa) const;
 };
 
+// Asks Linux for the use of AMX tiles, which it grants to a process once and for all its threads.
 CpuInfo DetectCpu();
 
 // The instruction set of that name, or the fastest for "". Fails, naming what there is, where the name is unknown, or

@@ -4,6 +4,7 @@
 #include <exception>
 #include <iostream>
 #include <new>
+#include <ranges>
 #include <utility>
 #include <vector>
 
@@ -25,7 +26,7 @@ namespace {
 std::string VersionText() {
   const CpuInfo cpu = DetectCpu();
   std::string kernels;
-  for (const Isa isa : {Isa::kAvx512, Isa::kAvx2, Isa::kPortable}) {
+  for (const Isa isa : std::views::reverse(kIsas)) {
     if (cpu.Has(isa)) kernels += fmt::format("{}{}", kernels.empty() ? "" : ", ", IsaName(isa));
   }
   return fmt::format("mla {} ({}), {} {}\nkernels this machine can run: {}; mla kernels tests them\nprocessor: {}",

@@ -1,6 +1,7 @@
 #include "cli/kernels_report.h"
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 #include <fmt/format.h>
@@ -15,8 +16,11 @@ namespace {
 
 std::string WhyAbsent(const CpuInfo& cpu, Isa isa) {
   if (cpu.Has(isa)) return "";
-  const bool processor = isa == Isa::kAvx512 ? cpu.avx512 : cpu.avx2;
-  return processor ? "not in this build" : "not on this processor";
+#if defined(MLA_SCALAR_ONLY) || !defined(__x86_64__)
+  return "not in this build";
+#else
+  return "not on this processor";
+#endif
 }
 
 std::vector<KernelCheck> ChecksOf(const attention::KernelSet& set) {
@@ -33,13 +37,18 @@ const char* Verdict(const KernelColumn& column, std::size_t kernel) {
   return column.checks[kernel].fault.empty() ? "passed" : "FAILED";
 }
 
+void EndLine(std::string* text) {
+  text->erase(text->find_last_not_of(' ') + 1);
+  *text += '\n';
+}
+
 }  // namespace
 
 KernelsReport ReportKernels(const CpuInfo& cpu) {
   KernelsReport report;
   report.cpu = cpu;
   const std::vector<attention::KernelSet> sets = attention::MachineKernels(cpu);
-  for (const Isa isa : {Isa::kAvx512, Isa::kAvx2, Isa::kPortable}) {
+  for (const Isa isa : std::views::reverse(kIsas)) {
     KernelColumn column;
     column.isa = isa;
     column.absent = WhyAbsent(cpu, isa);
@@ -81,11 +90,13 @@ std::vector<KernelUse> UsesOf(const contract::ModelConfig& c) {
 
 std::string KernelsText(const KernelsReport& r) {
   std::string text = fmt::format("processor: {}\n\n", r.cpu.model.empty() ? "unknown" : r.cpu.model);
-  text += fmt::format("{:<16}{:<8}{:<10}{:<10}{}\n", "kernel", "reads", IsaName(Isa::kAvx512), IsaName(Isa::kAvx2),
-                      IsaName(Isa::kPortable));
+  text += fmt::format("{:<16}{:<8}", "kernel", "reads");
+  for (const KernelColumn& column : r.columns) text += fmt::format("{:<12}", IsaName(column.isa));
+  EndLine(&text);
   for (std::size_t i = 0; i < Kernels(r).size(); ++i) {
-    text += fmt::format("{:<16}{:<8}{:<10}{:<10}{}\n", Kernels(r)[i].kernel, DTypeName(Kernels(r)[i].dtype),
-                        Verdict(r.columns[0], i), Verdict(r.columns[1], i), Verdict(r.columns[2], i));
+    text += fmt::format("{:<16}{:<8}", Kernels(r)[i].kernel, DTypeName(Kernels(r)[i].dtype));
+    for (const KernelColumn& column : r.columns) text += fmt::format("{:<12}", Verdict(column, i));
+    EndLine(&text);
   }
   text += "\n";
   for (const KernelColumn& column : r.columns) {

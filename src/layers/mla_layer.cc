@@ -39,7 +39,7 @@ void ProjectAndStore(const MlaContext& context, const weights::Layer& layer, con
     context.kernels.rms_norm(ws.x + row * hidden, layer.input_norm, static_cast<float>(c.rms_norm_eps),
                              ws.normed + row * hidden, hidden);
   });
-  ops::Gemm(context.executor, context.kernels,
+  ops::Gemm(context.gemm(),
             ops::GemmProblem{ws.normed, hidden, ws.q_a_kv_a, a_width, rows, a.q_a_kv_a});
 
   // Without q_lora_rank the queries lie beside the latent already; they move to q so that both cases go on alike.
@@ -52,7 +52,7 @@ void ProjectAndStore(const MlaContext& context, const weights::Layer& layer, con
     }
   });
   if (c.q_lora_rank) {
-    ops::Gemm(context.executor, context.kernels, ops::GemmProblem{ws.q_a_kv_a, a_width, ws.q, q_width, rows, a.q_b});
+    ops::Gemm(context.gemm(), ops::GemmProblem{ws.q_a_kv_a, a_width, ws.q, q_width, rows, a.q_b});
   }
   ParallelFor(context.executor, rows, [&](std::int64_t row, int /*worker*/) {
     StoreRow(context, a, cache, batch, row, ws.q_a_kv_a + row * a_width + q_in, ws.q + row * q_width);
@@ -70,7 +70,7 @@ void AddAttention(const MlaContext& context, const weights::Layer& layer, std::i
   ops::GemmProblem out{ws.attended, c.num_attention_heads * c.v_head_dim, ws.x, c.hidden_size, rows, layer.attention.o};
   out.add = true;
   out.scale = static_cast<float>(c.residual_scale);
-  ops::Gemm(context.executor, context.kernels, out);
+  ops::Gemm(context.gemm(), out);
 }
 
 }  // namespace mla::layers

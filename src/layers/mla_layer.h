@@ -22,6 +22,8 @@ struct MlaContext {
   const AttendFn& attend;
   Executor& executor;
   const Workspace& ws;
+
+  ops::GemmContext gemm() const { return {executor, kernels, ws.gemm_scratch}; }
 };
 
 // ws.x [rows, hidden] -> ws.normed, ws.q, and each row's latent and k_pe in its slot of the cache.

@@ -14,7 +14,7 @@ void RunDense(const MlpContext& context, const weights::Mlp& mlp, std::int64_t r
   const Workspace& ws = context.ws;
   const std::int64_t hidden = context.config.hidden_size;
   const std::int64_t i = mlp.intermediate_size;
-  ops::Gemm(context.executor, context.kernels,
+  ops::Gemm(context.gemm(),
             ops::GemmProblem{ws.normed, hidden, ws.gate_up, 2 * i, rows, mlp.gate_up});
   ParallelFor(context.executor, rows, [&](std::int64_t row, int /*worker*/) {
     float* gate = ws.gate_up + row * 2 * i;
@@ -23,7 +23,7 @@ void RunDense(const MlpContext& context, const weights::Mlp& mlp, std::int64_t r
   ops::GemmProblem down{ws.gate_up, 2 * i, ws.x, hidden, rows, mlp.down};
   down.add = true;
   down.scale = static_cast<float>(context.config.residual_scale);
-  ops::Gemm(context.executor, context.kernels, down);
+  ops::Gemm(context.gemm(), down);
 }
 
 ops::TopK MethodOf(contract::TopkMethod method) {
@@ -56,7 +56,7 @@ void Route(const MlpContext& context, const weights::Moe& moe, std::int64_t laye
   const std::int64_t k = m.num_experts_per_tok;
   const std::int64_t rows = batch.rows();
   const ops::RouterSpec spec = SpecOf(m);
-  ops::Gemm(context.executor, context.kernels,
+  ops::Gemm(context.gemm(),
             ops::GemmProblem{ws.normed, context.config.hidden_size, ws.router_logits, e, rows, moe.router});
   ParallelFor(context.executor, rows, [&](std::int64_t row, int worker) {
     context.route({layer, batch.positions[static_cast<std::size_t>(row)], spec, ws.router_logits + row * e, moe.bias,
@@ -92,7 +92,7 @@ void RunExperts(const MlpContext& context, const weights::Moe& moe, std::int64_t
                          2 * i,     count,  moe.experts[static_cast<std::size_t>(e)].gate_up};
     p.x_rows = ws.sorted_token + begin;
   }
-  ops::Gemm(context.executor, context.kernels, std::span<const ops::GemmProblem>(ws.products, products));
+  ops::Gemm(context.gemm(), std::span<const ops::GemmProblem>(ws.products, products));
   ParallelFor(context.executor, rows * m.num_experts_per_tok, [&](std::int64_t row, int /*worker*/) {
     float* gate = ws.gate_up + row * 2 * i;
     context.kernels.silu_mul(gate, gate + i, gate, i);
@@ -107,7 +107,7 @@ void RunExperts(const MlpContext& context, const weights::Moe& moe, std::int64_t
         ws.gate_up + begin * 2 * i, 2 * i, ws.slot_out, hidden, count, moe.experts[static_cast<std::size_t>(e)].down};
     p.y_rows = ws.sorted_slot + begin;
   }
-  ops::Gemm(context.executor, context.kernels, std::span<const ops::GemmProblem>(ws.products, products));
+  ops::Gemm(context.gemm(), std::span<const ops::GemmProblem>(ws.products, products));
 }
 
 void RunMoe(const MlpContext& context, const weights::Moe& moe, std::int64_t layer, const Batch& batch) {

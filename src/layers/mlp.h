@@ -19,6 +19,8 @@ struct MlpContext {
   const RouteFn& route;
   Executor& executor;
   const Workspace& ws;
+
+  ops::GemmContext gemm() const { return {executor, kernels, ws.gemm_scratch}; }
 };
 
 // In place on ws.x [rows, hidden]; `index` is the layer's. For experts the order of sums is fixed for each token: the

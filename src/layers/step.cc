@@ -31,6 +31,7 @@ void PlaceWorkspace(const contract::ModelConfig& config, const StepLimits& limit
     out->products = carver->Take<ops::GemmProblem>(m.n_routed_experts + 1);
   }
   out->gate_up = carver->Take<float>(t * gate_up);
+  out->gemm_scratch = carver->Take<std::byte>(limits.workers * ops::kGemmScratch);
 }
 
 }  // namespace mla::layers

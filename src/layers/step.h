@@ -48,6 +48,7 @@ struct Workspace {
   std::int32_t* sorted_slot = nullptr;   // [T * K] token * K + slot
   std::int32_t* expert_begin = nullptr;  // [E + 1] where each expert's group begins
   ops::GemmProblem* products = nullptr;  // [E + 1]
+  std::byte* gemm_scratch = nullptr;     // ops::kGemmScratch a worker
 };
 
 // Lays the workspace out; with a counting carver, tells its size.

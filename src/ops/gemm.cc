@@ -9,6 +9,8 @@ namespace mla::ops {
 
 const OpKernels& KernelsFor(Isa isa) {
 #if defined(__x86_64__) && !defined(MLA_SCALAR_ONLY)
+  if (isa == Isa::kAmx) return kOpsAmx;
+  if (isa == Isa::kAvx512Bf16) return kOpsAvx512Bf16;
   if (isa == Isa::kAvx512) return kOpsAvx512;
   if (isa == Isa::kAvx2) return kOpsAvx2;
 #endif
@@ -55,7 +57,7 @@ Cut ChooseCut(std::span<const GemmProblem> problems, int workers) {
   return cut;
 }
 
-void RunTask(const OpKernels& kernels, const GemmProblem& p, const Cut& cut, std::int64_t task) {
+void RunTask(const GemmContext& context, const GemmProblem& p, const Cut& cut, std::int64_t task, int worker) {
   const std::int64_t panel_task = task % cut.PanelTasks(p);
   const std::int64_t row_task = task / cut.PanelTasks(p);
   GemmBlock block{};
@@ -74,23 +76,24 @@ void RunTask(const OpKernels& kernels, const GemmProblem& p, const Cut& cut, std
   block.panel_end = std::min(Panels(p.w.n), block.panel_begin + cut.panels_per_task);
   block.add = p.add;
   block.scale = p.scale;
-  (p.w.format == PackedFormat::kF32 ? kernels.gemm_f32 : kernels.gemm_bf16)(block);
+  block.scratch = context.scratch + worker * kGemmScratch;
+  (p.w.format == PackedFormat::kF32 ? context.kernels.gemm_f32 : context.kernels.gemm_bf16)(block);
 }
 
 }  // namespace
 
-void Gemm(Executor& executor, const OpKernels& kernels, std::span<const GemmProblem> problems) {
-  const Cut cut = ChooseCut(problems, executor.workers());
+void Gemm(const GemmContext& context, std::span<const GemmProblem> problems) {
+  const Cut cut = ChooseCut(problems, context.executor.workers());
   std::int64_t tasks = 0;
   double work = 0;
   for (const GemmProblem& p : problems) {
     tasks += cut.Tasks(p);
     work += static_cast<double>(p.m) * static_cast<double>(p.w.n) * static_cast<double>(p.w.k);
   }
-  ParallelForWork(executor, tasks, work, [&](std::int64_t task, int /*worker*/) {
+  ParallelForWork(context.executor, tasks, work, [&](std::int64_t task, int worker) {
     std::size_t i = 0;
     for (; task >= cut.Tasks(problems[i]); ++i) task -= cut.Tasks(problems[i]);
-    RunTask(kernels, problems[i], cut, task);
+    RunTask(context, problems[i], cut, task, worker);
   });
 }
 

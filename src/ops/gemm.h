@@ -2,6 +2,7 @@
 #ifndef MLA_OPS_GEMM_H_
 #define MLA_OPS_GEMM_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -29,12 +30,19 @@ struct GemmProblem {
   const std::int32_t* y_rows = nullptr;  // [m]: row r of y is y_rows[r]; no row twice
 };
 
+// Who computes, and where: kGemmScratch bytes of memory for each worker, at 64-byte borders.
+struct GemmContext {
+  Executor& executor;
+  const OpKernels& kernels;
+  std::byte* scratch = nullptr;
+};
+
 // Runs all problems as one parallel region. Outputs (and whole rows) are split over workers, never k, so that the bits
 // depend on x's row and W alone. Allocates nothing.
-void Gemm(Executor& executor, const OpKernels& kernels, std::span<const GemmProblem> problems);
+void Gemm(const GemmContext& context, std::span<const GemmProblem> problems);
 
-inline void Gemm(Executor& executor, const OpKernels& kernels, const GemmProblem& problem) {
-  Gemm(executor, kernels, std::span<const GemmProblem>(&problem, 1));
+inline void Gemm(const GemmContext& context, const GemmProblem& problem) {
+  Gemm(context, std::span<const GemmProblem>(&problem, 1));
 }
 
 }  // namespace mla::ops

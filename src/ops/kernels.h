@@ -23,18 +23,24 @@ struct GemmBlock {
   int64_t row_end;
   int64_t panel_begin;  // panels [panel_begin, panel_end)
   int64_t panel_end;
-  bool add;     // y += instead of y =, after the whole sum over k
-  float scale;  // of the whole sum, rounded on its own
+  bool add;       // y += instead of y =, after the whole sum over k
+  float scale;    // of the whole sum, rounded on its own
+  void* scratch;  // kGemmScratch bytes of the calling worker, 64-byte aligned
 };
 
-// Every output is one fp32 accumulator over k in ascending order, by the same instruction for every m: bits of a row
-// don't depend on the rows beside it.
+// What a worker's product may write beside y.
+constexpr int64_t kGemmScratch = 1792 << 10;
+
+// Every output is one fp32 accumulator over k in ascending steps (of 1, 2 or 32, the table's own), by the same
+// instruction for every m: bits of a row don't depend on the rows beside it.
 using GemmFn = void (*)(const GemmBlock&);
 
 struct OpKernels {
-  const char* name;  // "portable", "avx2", "avx512"
+  const char* name;  // "portable", "avx2", "avx512", "avx512bf16", "amx"
+  // Whether products with bf16 weights round x to bf16 first (to nearest even, denormals to 0).
+  bool bf16_inputs;
   GemmFn gemm_f32;   // PackedFormat::kF32
-  GemmFn gemm_bf16;  // PackedFormat::kBF16, widened exactly to fp32 in registers
+  GemmFn gemm_bf16;  // PackedFormat::kBF16: products are exact, sums in fp32
   // y[i] = x[i] / sqrt(mean(x^2) + eps) * weight[i], i in [0, n). y may be x.
   void (*rms_norm)(const float* x, const float* weight, float eps, float* y, int64_t n);
   // y[i] = silu(gate[i]) * up[i]. y may be gate.
@@ -46,6 +52,8 @@ struct OpKernels {
 extern const OpKernels kOpsPortable;
 extern const OpKernels kOpsAvx2;
 extern const OpKernels kOpsAvx512;
+extern const OpKernels kOpsAvx512Bf16;
+extern const OpKernels kOpsAmx;
 
 }  // namespace mla::ops
 

@@ -17,8 +17,16 @@ constexpr int kPanelsOneRow = 8;
 
 namespace mla::ops {
 
+// Of the bf16 products beside this file.
+void GemmBf16Avx512(const GemmBlock& block);
+void GemmBf16Amx(const GemmBlock& block);
+
 extern const OpKernels kOpsAvx512;
-const OpKernels kOpsAvx512 = {"avx512", Gemm<PanelsF32>, Gemm<PanelsBf16>, RmsNorm, SiluMul, AddScaled};
+extern const OpKernels kOpsAvx512Bf16;
+extern const OpKernels kOpsAmx;
+const OpKernels kOpsAvx512 = {"avx512", false, Gemm<PanelsF32>, Gemm<PanelsBf16>, RmsNorm, SiluMul, AddScaled};
+const OpKernels kOpsAvx512Bf16 = {"avx512bf16", true, Gemm<PanelsF32>, GemmBf16Avx512, RmsNorm, SiluMul, AddScaled};
+const OpKernels kOpsAmx = {"amx", true, Gemm<PanelsF32>, GemmBf16Amx, RmsNorm, SiluMul, AddScaled};
 
 }  // namespace mla::ops
 

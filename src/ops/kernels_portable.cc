@@ -16,6 +16,6 @@ constexpr int kPanelsOneRow = 2;
 namespace mla::ops {
 
 extern const OpKernels kOpsPortable;
-const OpKernels kOpsPortable = {"portable", Gemm<PanelsF32>, Gemm<PanelsBf16>, RmsNorm, SiluMul, AddScaled};
+const OpKernels kOpsPortable = {"portable", false, Gemm<PanelsF32>, Gemm<PanelsBf16>, RmsNorm, SiluMul, AddScaled};
 
 }  // namespace mla::ops

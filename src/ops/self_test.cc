@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "base/buffer.h"
+
 namespace mla::ops {
 namespace {
 
@@ -63,7 +65,7 @@ struct GemmCase {
 };
 
 // One call, compared over all of y: what it was not asked to write must be as before.
-std::string CheckCase(GemmFn gemm, const Product& p, const void* panels, const GemmCase& c) {
+std::string CheckCase(GemmFn gemm, const Product& p, const void* panels, void* scratch, const GemmCase& c) {
   std::array<float, kRows * kLdy> y;
   std::array<double, kRows * kLdy> want;
   CheckValues values;
@@ -94,6 +96,7 @@ std::string CheckCase(GemmFn gemm, const Product& p, const void* panels, const G
   b.panel_end = kPanels;
   b.add = c.add;
   b.scale = c.scale;
+  b.scratch = scratch;
   gemm(b);
   const std::string fault = FirstFault(y.data(), want.data(), nullptr, static_cast<std::int64_t>(y.size()));
   if (fault.empty()) return "";
@@ -101,10 +104,10 @@ std::string CheckCase(GemmFn gemm, const Product& p, const void* panels, const G
                      c.add ? ", added" : "", c.x_rows != nullptr ? ", gathered" : "", fault);
 }
 
-std::string CheckGemm(GemmFn gemm, const Product& p, const void* panels) {
+std::string CheckGemm(GemmFn gemm, const Product& p, const void* panels, void* scratch) {
   for (const std::int64_t rows : {1, 2, 3, 4, 5, 6, 13}) {
     for (const bool add : {false, true}) {
-      std::string fault = CheckCase(gemm, p, panels, {0, rows, 0, add, -1.5F, nullptr, nullptr});
+      std::string fault = CheckCase(gemm, p, panels, scratch, {0, rows, 0, add, -1.5F, nullptr, nullptr});
       if (!fault.empty()) return fault;
     }
   }
@@ -116,7 +119,7 @@ std::string CheckGemm(GemmFn gemm, const Product& p, const void* panels) {
     y_rows[static_cast<std::size_t>(r)] = (r * 8 + 1) % kRows;
   }
   for (const bool add : {false, true}) {
-    std::string fault = CheckCase(gemm, p, panels, {2, 12, 1, add, 1, x_rows.data(), y_rows.data()});
+    std::string fault = CheckCase(gemm, p, panels, scratch, {2, 12, 1, add, 1, x_rows.data(), y_rows.data()});
     if (!fault.empty()) return fault;
   }
   return "";
@@ -207,8 +210,13 @@ std::string BothLengths(const OpKernels& kernels, Check check) {
 std::vector<KernelCheck> CheckKernels(const OpKernels& kernels) {
   Product product;
   Fill(&product);
-  return {{"gemm_f32", DType::kF32, CheckGemm(kernels.gemm_f32, product, product.f32.data())},
-          {"gemm_bf16", DType::kBF16, CheckGemm(kernels.gemm_bf16, product, product.bf16.data())},
+  const Result<Buffer> scratch = Buffer::Allocate(kGemmScratch, "product scratch");
+  const auto check = [&](GemmFn gemm, const void* panels) {
+    if (!scratch.ok()) return scratch.error().message;
+    return CheckGemm(gemm, product, panels, const_cast<std::byte*>(scratch->data()));
+  };
+  return {{"gemm_f32", DType::kF32, check(kernels.gemm_f32, product.f32.data())},
+          {"gemm_bf16", DType::kBF16, check(kernels.gemm_bf16, product.bf16.data())},
           {"rms_norm", DType::kF32, BothLengths(kernels, CheckRmsNorm)},
           {"silu_mul", DType::kF32, BothLengths(kernels, CheckSiluMul)},
           {"add_scaled", DType::kF32, BothLengths(kernels, CheckAddScaled)}};

@@ -173,12 +173,13 @@ Status ProveProduct(const KernelSet& set, ops::PackedFormat format, std::int64_t
   ops::PackedMatrix packed{format, n, k, nullptr};
   MLA_ASSIGN_OR_RETURN(Buffer buffer, Buffer::Allocate(packed.bytes(), "packed product"));
   packed.data = buffer.data();
+  MLA_ASSIGN_OR_RETURN(Buffer scratch, Buffer::Allocate(executor.workers() * ops::kGemmScratch, "product scratch"));
   ops::PackPanels(ops::MatrixSource::Dense(DType::kF32, reinterpret_cast<const std::byte*>(w.data()), k, {}), 0, n,
                   packed, 0, ops::Panels(n));
   for (const std::int64_t m : {std::int64_t{1}, std::int64_t{7}}) {
     const std::vector<float> x = Normals(m * k, 1, false, rng);
     std::vector<float> y(static_cast<std::size_t>(m * n));
-    ops::Gemm(executor, *set.ops, ops::GemmProblem{x.data(), k, y.data(), n, m, packed});
+    ops::Gemm({executor, *set.ops, scratch.data()}, ops::GemmProblem{x.data(), k, y.data(), n, m, packed});
     const Bounded expected = BoundedProduct(Exact(AsMatrix(x, m, k)), AsMatrix(w, n, k), 0, executor);
     const Matrix found = AsMatrix(y, m, n);
     const std::string what = fmt::format("{} rows, {} inputs", m, k);

@@ -111,6 +111,7 @@ TEST(Allocation, GemmAllocatesNothing) {
   std::vector<float> y(300 * 100);
   const std::unique_ptr<Executor> pool = MakeThreadPool(2);
   const ops::OpKernels& kernels = ops::KernelsFor(DetectCpu().best());
+  Buffer scratch = std::move(Buffer::Allocate(pool->workers() * ops::kGemmScratch, "scratch")).value();
   for (const std::int64_t m : {1, 5, 300}) {
     ops::GemmProblem problem;
     problem.x = x.data();
@@ -119,7 +120,7 @@ TEST(Allocation, GemmAllocatesNothing) {
     problem.ldy = 100;
     problem.m = m;
     problem.w = packed;
-    EXPECT_EQ(AllocationsIn([&] { ops::Gemm(*pool, kernels, problem); }), 0) << m;
+    EXPECT_EQ(AllocationsIn([&] { ops::Gemm({*pool, kernels, scratch.data()}, problem); }), 0) << m;
   }
 }
 

@@ -71,7 +71,7 @@ TestSequence RandomSequence(const MlaDims& dims, std::int64_t rows, std::int64_t
 std::vector<std::string> KernelTables() {
   std::vector<std::string> names;
   const CpuInfo cpu = DetectCpu();
-  for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
+  for (const Isa isa : kIsas) {
     if (cpu.Has(isa)) names.emplace_back(IsaName(isa));
   }
   return names;

@@ -20,7 +20,7 @@ using testing::Packed;
 
 class GemmTest : public ::testing::TestWithParam<Isa> {
  protected:
-  void Run(const GemmProblem& problem) { ops::Gemm(*pool_, ops::KernelsFor(GetParam()), problem); }
+  void Run(const GemmProblem& problem) { testing::Products(*pool_, ops::KernelsFor(GetParam()))(problem); }
   std::unique_ptr<Executor> pool_ = MakeThreadPool(2);
 };
 
@@ -69,9 +69,9 @@ struct Exact {
   double magnitude = 0;
 };
 
-// Dot products in float64 of the stored weights, [m, n].
-std::vector<Exact> Reference(const Activations& x, std::int64_t m, const std::vector<float>& w, PackedFormat format,
-                             std::int64_t n, std::int64_t k) {
+// Dot products in float64 of the stored weights and of x as the kernels read it, [m, n].
+std::vector<Exact> Reference(Isa isa, const Activations& x, std::int64_t m, const std::vector<float>& w,
+                             PackedFormat format, std::int64_t n, std::int64_t k) {
   std::vector<Exact> out(static_cast<std::size_t>(m * n));
   std::vector<double> stored(w.size());
   for (std::size_t i = 0; i < w.size(); ++i) stored[i] = testing::Stored(format, w[i]);
@@ -79,7 +79,8 @@ std::vector<Exact> Reference(const Activations& x, std::int64_t m, const std::ve
     for (std::int64_t j = 0; j < n; ++j) {
       Exact& e = out[static_cast<std::size_t>(r * n + j)];
       for (std::int64_t i = 0; i < k; ++i) {
-        const double term = static_cast<double>(x.Row(r)[i]) * stored[static_cast<std::size_t>(j * k + i)];
+        const double term =
+            static_cast<double>(testing::Read(isa, format, x.Row(r)[i])) * stored[static_cast<std::size_t>(j * k + i)];
         e.sum += term;
         e.magnitude += std::fabs(term);
       }
@@ -100,7 +101,7 @@ TEST_P(GemmTest, IsTheProductWithinItsRoundings) {
         const Activations x(ms.back(), k, k + 3, 11);
         const auto w = testing::RandomFloats(n * k, 13);
         const Packed packed = testing::Pack(format, w, n, k);
-        const auto exact = Reference(x, ms.back(), w, format, n, k);
+        const auto exact = Reference(GetParam(), x, ms.back(), w, format, n, k);
         for (const std::int64_t m : ms) {
           GuardedOutput y(m, n, n + 5);
           Run({.x = x.Row(0), .ldx = x.ld, .y = y.data(), .ldy = y.ld(), .m = m, .w = packed.matrix});
@@ -236,7 +237,7 @@ TEST_P(GemmTest, SeveralProblemsAsOneRegionAreEachAsAlone) {
     p.y = together[i].data();
     problems.push_back(p);
   }
-  ops::Gemm(*pool_, ops::KernelsFor(GetParam()), problems);
+  testing::Products(*pool_, ops::KernelsFor(GetParam()))(problems);
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     EXPECT_TRUE(testing::SameBits(alone[i].data(), together[i].data(), static_cast<std::int64_t>(alone[i].size())))
         << i;

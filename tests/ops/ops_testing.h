@@ -7,6 +7,7 @@
 #include <limits>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,7 +23,7 @@ namespace mla::testing {
 
 inline std::vector<Isa> MachineIsas() {
   std::vector<Isa> isas;
-  for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
+  for (const Isa isa : kIsas) {
     if (DetectCpu().Has(isa)) isas.push_back(isa);
   }
   return isas;
@@ -46,6 +47,11 @@ inline float Stored(ops::PackedFormat format, float w) {
   return format == ops::PackedFormat::kF32 ? w : FloatFromBf16(Bf16FromFloat(w));
 }
 
+// What a product reads of an element of x.
+inline float Read(Isa isa, ops::PackedFormat format, float x) {
+  return ops::KernelsFor(isa).bf16_inputs && format != ops::PackedFormat::kF32 ? FloatFromBf16(Bf16FromFloat(x)) : x;
+}
+
 // W [n, k] packed from floats, with its memory.
 struct Packed {
   Buffer buffer;
@@ -60,6 +66,26 @@ inline Packed Pack(ops::PackedFormat format, const std::vector<float>& w, std::i
   ops::PackPanels(source, 0, n, packed.matrix, 0, ops::Panels(n));
   return packed;
 }
+
+// A pool's products, with the scratch that they need.
+class Products {
+ public:
+  Products(Executor& executor, const ops::OpKernels& kernels)
+      : executor_(executor),
+        kernels_(kernels),
+        scratch_(std::move(Buffer::Allocate(executor.workers() * ops::kGemmScratch, "scratch")).value()) {
+    std::memset(scratch_.data(), 0xff, static_cast<std::size_t>(scratch_.bytes()));  // NaN: what is read was written
+  }
+  void operator()(std::span<const ops::GemmProblem> problems) {
+    ops::Gemm({executor_, kernels_, scratch_.data()}, problems);
+  }
+  void operator()(const ops::GemmProblem& problem) { (*this)(std::span<const ops::GemmProblem>(&problem, 1)); }
+
+ private:
+  Executor& executor_;
+  const ops::OpKernels& kernels_;
+  Buffer scratch_;
+};
 
 inline bool SameBits(const float* a, const float* b, std::int64_t n) {
   return n == 0 || std::memcmp(a, b, static_cast<std::size_t>(n) * sizeof(float)) == 0;

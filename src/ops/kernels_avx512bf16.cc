@@ -1,0 +1,157 @@
+// Products of bf16 by AVX-512 BF16's dot products. Empty where the build leaves the instruction set out.
+#if defined(__x86_64__) && !defined(MLA_SCALAR_ONLY)
+#include <immintrin.h>
+
+#include "ops/kernels.h"
+
+// x is rounded to bf16 and packed in pairs of k; a pair is broadcast against a panel's sixteen outputs.
+namespace mla::ops {
+namespace {
+
+// 24 accumulators of 32 registers; the rest hold a panel's pairs and a broadcast.
+constexpr int kRows = 6;
+constexpr int kPanels = 4;
+constexpr int kPanelsOneRow = 8;
+constexpr int64_t kBlockRows = 96;
+constexpr int64_t kBlockPairs = 2048;  // of k
+constexpr int64_t kBlockPanels = 64;
+constexpr int64_t kPackedX = kBlockRows * kBlockPairs * 4;
+static_assert(kPackedX + kBlockRows * kBlockPanels * 64 <= kGemmScratch);
+
+int64_t Min(int64_t a, int64_t b) { return a < b ? a : b; }
+int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// What is at work: some rows, panels and pairs of k.
+struct Block {
+  const GemmBlock& b;
+  int* x;       // [rows][pairs]
+  float* sums;  // [panels][rows][16], between blocks of k
+  int64_t row;  // first
+  int64_t rows;
+  int64_t panel;  // first
+  int64_t pair;   // first
+  int64_t pairs;
+  bool first;  // of k
+  bool last;
+};
+
+// Rounds and packs the block's part of x. A pair's second may be past k: zero.
+void PackX(const Block& k) {
+  const GemmBlock& b = k.b;
+  for (int64_t r = 0; r < k.rows; ++r) {
+    const int64_t row = k.row + r;
+    const float* from = b.x + (b.x_rows != nullptr ? b.x_rows[row] : row) * b.ldx + k.pair * 2;
+    int* to = k.x + r * k.pairs;
+    const int64_t count = Min(k.pairs * 2, b.k - k.pair * 2);
+    int64_t i = 0;
+    for (; i + 32 <= count; i += 32) {
+      const __m512bh pairs = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(from + i + 16), _mm512_loadu_ps(from + i));
+      _mm512_storeu_si512(to + i / 2, (__m512i)pairs);
+    }
+    if (i == count) continue;
+    const int64_t left = count - i;
+    const auto low = static_cast<__mmask16>(left >= 16 ? 0xffff : (1U << left) - 1);
+    const auto high = static_cast<__mmask16>(left > 16 ? (1U << (left - 16)) - 1 : 0);
+    const __m512bh pairs =
+        _mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(high, from + i + 16), _mm512_maskz_loadu_ps(low, from + i));
+    _mm512_mask_storeu_epi32(to + i / 2, static_cast<__mmask16>((1U << Ceil(left, 2)) - 1), (__m512i)pairs);
+  }
+}
+
+void StoreSum(const Block& k, int64_t r, int64_t panel, __m512 sum) {
+  const GemmBlock& b = k.b;
+  const int64_t row = k.row + r;
+  const int64_t n = panel * 16;
+  const auto mask = static_cast<__mmask16>(n + 16 <= b.n ? 0xffff : (1U << (b.n - n)) - 1);
+  float* y = b.y + (b.y_rows != nullptr ? b.y_rows[row] : row) * b.ldy + n;
+  sum = _mm512_mul_ps(sum, _mm512_set1_ps(b.scale));
+  if (b.add) sum = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, y), sum);
+  _mm512_mask_storeu_ps(y, mask, sum);
+}
+
+// R rows from r by P panels from p over the block's pairs.
+template <int R, int P>
+void Tile(const Block& k, int64_t r, int64_t p) {
+  const int64_t panel_pairs = Ceil(k.b.k, 2);
+  const char* w = static_cast<const char*>(k.b.panels) + ((k.panel + p) * panel_pairs + k.pair) * 64;
+  const int* x = k.x + r * k.pairs;
+  __m512 sum[R][P];
+  for (int i = 0; i < R; ++i) {
+    for (int j = 0; j < P; ++j) {
+      sum[i][j] = k.first ? _mm512_setzero_ps() : _mm512_load_ps(k.sums + ((p + j) * k.rows + r + i) * 16);
+    }
+  }
+  for (int64_t pair = 0; pair < k.pairs; ++pair) {
+    __m512bh v[P];
+    for (int j = 0; j < P; ++j) v[j] = (__m512bh)_mm512_load_si512(w + (j * panel_pairs + pair) * 64);
+    for (int i = 0; i < R; ++i) {
+      const auto a = (__m512bh)_mm512_set1_epi32(x[i * k.pairs + pair]);
+      for (int j = 0; j < P; ++j) sum[i][j] = _mm512_dpbf16_ps(sum[i][j], a, v[j]);
+    }
+  }
+  for (int i = 0; i < R; ++i) {
+    for (int j = 0; j < P; ++j) {
+      if (k.last) {
+        StoreSum(k, r + i, k.panel + p + j, sum[i][j]);
+      } else {
+        _mm512_store_ps(k.sums + ((p + j) * k.rows + r + i) * 16, sum[i][j]);
+      }
+    }
+  }
+}
+
+template <int R, int P>
+void TailRows(const Block& k, int64_t r, int64_t p, int64_t rows) {
+  if constexpr (R > 0) {
+    if (rows == R) return Tile<R, P>(k, r, p);
+    TailRows<R - 1, P>(k, r, p, rows);
+  }
+}
+
+template <int P>
+void Panels(const Block& k, int64_t p) {
+  int64_t r = 0;
+  for (; r + kRows <= k.rows; r += kRows) Tile<kRows, P>(k, r, p);
+  TailRows<kRows - 1, P>(k, r, p, k.rows - r);
+}
+
+void RunBlock(const Block& k, int64_t panels) {
+  int64_t p = 0;
+  if (k.rows == 1) {
+    for (; p + kPanelsOneRow <= panels; p += kPanelsOneRow) Tile<1, kPanelsOneRow>(k, 0, p);
+  }
+  for (; p + kPanels <= panels; p += kPanels) Panels<kPanels>(k, p);
+  for (; p < panels; ++p) Panels<1>(k, p);
+}
+
+}  // namespace
+
+void GemmBf16Avx512(const GemmBlock& b);
+void GemmBf16Avx512(const GemmBlock& b) {
+  const int64_t pairs = Ceil(b.k, 2);
+  char* scratch = static_cast<char*>(b.scratch);
+  for (int64_t row = b.row_begin; row < b.row_end; row += kBlockRows) {
+    const int64_t rows = Min(kBlockRows, b.row_end - row);
+    for (int64_t panel = b.panel_begin; panel < b.panel_end; panel += kBlockPanels) {
+      for (int64_t pair = 0; pair == 0 || pair < pairs; pair += kBlockPairs) {  // once without k: zeros are written
+        const int64_t count = Min(kBlockPairs, pairs - pair);
+        const Block k{b,
+                      reinterpret_cast<int*>(scratch),
+                      reinterpret_cast<float*>(scratch + kPackedX),
+                      row,
+                      rows,
+                      panel,
+                      pair,
+                      count,
+                      pair == 0,
+                      pair + count == pairs};
+        PackX(k);
+        RunBlock(k, Min(kBlockPanels, b.panel_end - panel));
+      }
+    }
+  }
+}
+
+}  // namespace mla::ops
+
+#endif
