@@ -83,7 +83,7 @@ void Tile(const Block& k, int64_t r, int64_t p) {
   }
   for (int64_t pair = 0; pair < k.pairs; ++pair) {
     __m512bh v[P];
-    for (int j = 0; j < P; ++j) v[j] = (__m512bh)_mm512_load_si512(w + (j * panel_pairs + pair) * 64);
+    for (int j = 0; j < P; ++j) v[j] = (__m512bh)_mm512_loadu_si512(w + (j * panel_pairs + pair) * 64);
     for (int i = 0; i < R; ++i) {
       const auto a = (__m512bh)_mm512_set1_epi32(x[i * k.pairs + pair]);
       for (int j = 0; j < P; ++j) sum[i][j] = _mm512_dpbf16_ps(sum[i][j], a, v[j]);
