@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "attention/harness.h"
+#include "base/buffer.h"
 #include "ops/gemm.h"
 
 namespace {
