@@ -57,6 +57,15 @@ Cut ChooseCut(std::span<const GemmProblem> problems, int workers) {
   return cut;
 }
 
+GemmFn KernelOf(const OpKernels& kernels, PackedFormat format) {
+  switch (format) {
+    case PackedFormat::kF32: return kernels.gemm_f32;
+    case PackedFormat::kBF16: return kernels.gemm_bf16;
+    case PackedFormat::kF8: break;
+  }
+  return kernels.gemm_f8;
+}
+
 void RunTask(const GemmContext& context, const GemmProblem& p, const Cut& cut, std::int64_t task, int worker) {
   const std::int64_t panel_task = task % cut.PanelTasks(p);
   const std::int64_t row_task = task / cut.PanelTasks(p);
@@ -70,6 +79,7 @@ void RunTask(const GemmContext& context, const GemmProblem& p, const Cut& cut, s
   block.panels = p.w.data;
   block.n = p.w.n;
   block.k = p.w.k;
+  block.scale_block = p.w.scale_block;
   block.row_begin = row_task * cut.rows_per_task;
   block.row_end = std::min(p.m, block.row_begin + cut.rows_per_task);
   block.panel_begin = panel_task * cut.panels_per_task;
@@ -77,7 +87,7 @@ void RunTask(const GemmContext& context, const GemmProblem& p, const Cut& cut, s
   block.add = p.add;
   block.scale = p.scale;
   block.scratch = context.scratch + worker * kGemmScratch;
-  (p.w.format == PackedFormat::kF32 ? context.kernels.gemm_f32 : context.kernels.gemm_bf16)(block);
+  KernelOf(context.kernels, p.w.format)(block);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // The kernels, over simd::V16. Included by one kernels_ISA.cc for each instruction set, which defines MLA_SIMD_*, the
-// block sizes kRows x kPanels of the product's inner loop, and the table's name.
+// block sizes kRows x kPanels of the product's inner loop, MLA_DECODE_F8 (ops/f8_decode.h), and the table's name.
 
 namespace mla::ops {
 namespace {
@@ -108,6 +108,88 @@ void Gemm(const GemmBlock& b) {
   }
   for (; panel + kPanels <= b.panel_end; panel += kPanels) PanelGroup<Format, kPanels>(b, panel);
   for (; panel < b.panel_end; ++panel) PanelGroup<Format, 1>(b, panel);
+}
+
+// A piece of k of a group of panels in fp8, decoded, and the sums of some rows between pieces.
+struct PieceF8 {
+  const uint16_t* panels;  // [panels][pairs][16][2]
+  int64_t pair;            // first
+  int64_t k;               // of the piece
+  float* sums;             // [rows][panels][16]
+  int64_t row;             // first
+  bool first;
+  bool last;
+};
+constexpr int64_t kPairsF8 = 256;
+constexpr int64_t kRowsF8 = 2048;
+constexpr int64_t kDecodedF8 = kPanelsOneRow * kPairsF8 * 64;
+static_assert(kPanelsOneRow >= kPanels && kDecodedF8 + kRowsF8 * kPanels * 64 <= kGemmScratch);
+
+template <int R, int P>
+void TileF8(const GemmBlock& b, const PieceF8& piece, int64_t row, int64_t panel) {
+  const float* x[R];
+  V16 sum[R][P];
+  float* sums = piece.sums + (row - piece.row) * P * kLanes;
+  for (int r = 0; r < R; ++r) {
+    x[r] = XRow(b, row + r) + piece.pair * 2;
+    for (int p = 0; p < P; ++p) sum[r][p] = piece.first ? Zero() : Load(sums + (r * P + p) * kLanes);
+  }
+  GemmBlock decoded = b;
+  decoded.panels = piece.panels;
+  decoded.k = piece.k;
+  PanelsBf16::Run<R, P>(decoded, x, 0, sum);
+  for (int r = 0; r < R; ++r) {
+    for (int p = 0; p < P; ++p) {
+      if (piece.last) {
+        StorePanel(b, YRow(b, row + r), panel + p, sum[r][p]);
+      } else {
+        Store(sums + (r * P + p) * kLanes, sum[r][p]);
+      }
+    }
+  }
+}
+
+template <int R, int P>
+void TailRowsF8(const GemmBlock& b, const PieceF8& piece, int64_t row, int64_t panel, int64_t rows) {
+  if constexpr (R > 0) {
+    if (rows == R) return TileF8<R, P>(b, piece, row, panel);
+    TailRowsF8<R - 1, P>(b, piece, row, panel, rows);
+  }
+}
+
+// P panels from `panel`, rows [row, end), R at a time: a piece of k is decoded once for all of them.
+template <int R, int P>
+void PanelGroupF8(const GemmBlock& b, int64_t row, int64_t end, int64_t panel) {
+  const int64_t pairs = (b.k + 1) / 2;
+  const int64_t panel_bytes = (b.k + b.scale_block - 1) / b.scale_block * 64 + pairs * 32;
+  const char* from = static_cast<const char*>(b.panels) + panel * panel_bytes;
+  auto* decoded = static_cast<uint16_t*>(b.scratch);
+  auto* sums = reinterpret_cast<float*>(static_cast<char*>(b.scratch) + kDecodedF8);
+  for (int64_t pair = 0; pair == 0 || pair < pairs; pair += kPairsF8) {  // once without k: zeros are written
+    const int64_t count = pairs - pair < kPairsF8 ? pairs - pair : kPairsF8;
+    for (int p = 0; p < P; ++p) {
+      MLA_DECODE_F8(from + p * panel_bytes, b.scale_block, pair, count, decoded + p * count * 32);
+    }
+    const int64_t left = b.k - pair * 2;
+    const PieceF8 piece{
+        decoded, pair, left < count * 2 ? left : count * 2, sums, row, pair == 0, pair + count == pairs};
+    int64_t r = row;
+    for (; r + R <= end; r += R) TileF8<R, P>(b, piece, r, panel);
+    TailRowsF8<R - 1, P>(b, piece, r, panel, end - r);
+  }
+}
+
+void GemmF8(const GemmBlock& b) {
+  for (int64_t row = b.row_begin; row < b.row_end; row += kRowsF8) {
+    const int64_t end = b.row_end - row < kRowsF8 ? b.row_end : row + kRowsF8;
+    int64_t panel = b.panel_begin;
+    if (end - row == 1) {
+      for (; panel + kPanelsOneRow <= b.panel_end; panel += kPanelsOneRow)
+        PanelGroupF8<1, kPanelsOneRow>(b, row, end, panel);
+    }
+    for (; panel + kPanels <= b.panel_end; panel += kPanels) PanelGroupF8<kRows, kPanels>(b, row, end, panel);
+    for (; panel < b.panel_end; ++panel) PanelGroupF8<kRows, 1>(b, row, end, panel);
+  }
 }
 
 void RmsNorm(const float* x, const float* weight, float eps, float* y, int64_t n) {

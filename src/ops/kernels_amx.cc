@@ -3,6 +3,7 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "ops/f8_decode.h"
 #include "ops/kernels.h"
 
 // A packed panel is a column of B tiles as it stands: 16 pairs of k by 16 outputs are 1 KiB in a row. x is rounded to
@@ -14,13 +15,14 @@ namespace {
 constexpr int64_t kTileRows = 16;
 constexpr int64_t kStep = 32;  // of k, a tile's
 constexpr int64_t kTileBytes = 1024;
-constexpr int64_t kStepBytes = kTileBytes;  // of a panel
-constexpr int64_t kPackedX = 512 << 10;     // bytes of scratch that hold x
-constexpr int64_t kSums = 1 << 20;          // and sums between blocks of k
-constexpr int64_t kRows = 512;              // of a block: kPackedX / 1 KiB, kSums / 2 KiB
-constexpr int64_t kStreamRows = 32;         // up to which weights are read once without blocks of k
-constexpr int64_t kBlockSteps = 16;         // of k beyond that: two panels' are 32 KiB
-static_assert(kPackedX + kSums <= kGemmScratch);
+constexpr int64_t kStepBytes = kTileBytes;                  // of a panel
+constexpr int64_t kPackedX = 512 << 10;                     // bytes of scratch that hold x
+constexpr int64_t kSums = 1 << 20;                          // and sums between blocks of k
+constexpr int64_t kRows = 512;                              // of a block: kPackedX / 1 KiB, kSums / 2 KiB
+constexpr int64_t kStreamRows = 32;                         // up to which weights are read once without blocks of k
+constexpr int64_t kBlockSteps = 16;                         // of k beyond that: two panels' are 32 KiB
+constexpr int64_t kDecoded = 2 * kBlockSteps * kStepBytes;  // and a block of two panels that are kept in fp8
+static_assert(kPackedX + kSums + kDecoded <= kGemmScratch);
 
 struct __attribute__((packed)) TileConfig {
   uint8_t palette = 1;
@@ -36,9 +38,10 @@ int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 // What is at work: some rows, panels and steps of k.
 struct Block {
   const GemmBlock& b;
-  char* x;      // [tiles of rows][steps][16][32] bf16
-  float* sums;  // [panels][tiles of rows][16][16]
-  int64_t row;  // first
+  char* x;          // [tiles of rows][x_steps][16][32] bf16
+  int64_t x_steps;  // steps, or more: x goes on past them
+  float* sums;      // [panels][tiles of rows][16][16]
+  int64_t row;      // first
   int64_t rows;
   int64_t panel;  // first
   int64_t step;   // first, of k
@@ -47,7 +50,7 @@ struct Block {
   bool last;
 
   int64_t row_tiles() const { return Ceil(rows, kTileRows); }
-  char* x_tile(int64_t tile) const { return x + tile * steps * kTileBytes; }
+  char* x_tile(int64_t tile) const { return x + tile * x_steps * kTileBytes; }
   float* sum(int64_t p, int64_t tile) const { return sums + (p * row_tiles() + tile) * 256; }
 };
 
@@ -99,11 +102,10 @@ void StoreTile(const Block& k, const float* sum, int64_t tile, int64_t panel) {
   if (R > 1) OP(2, 1, 0); \
   if (R > 1 && P > 1) OP(3, 1, 1)
 
-// R tiles of rows by P panels over the block's steps.
+// R tiles of rows by P panels over the block's steps. The panels' weights are at w0 and, from one to the next,
+// panel_bytes further.
 template <int R, int P>
-void Tiles(const Block& k, int64_t tile, int64_t p) {
-  const int64_t panel_bytes = Ceil(k.b.k, 2) * 64;
-  const char* w0 = static_cast<const char*>(k.b.panels) + (k.panel + p) * panel_bytes + k.step * kStepBytes;
+void Tiles(const Block& k, int64_t tile, int64_t p, const char* w0, int64_t panel_bytes) {
   const char* w1 = w0 + panel_bytes;
   const char* x0 = k.x_tile(tile);
   const char* x1 = k.x_tile(tile + 1);
@@ -133,7 +135,7 @@ void Tiles(const Block& k, int64_t tile, int64_t p) {
   if (whole < k.steps) {
     // The last step is short: what follows in memory is another panel, or nothing.
     alignas(64) char w[2][kTileBytes] = {};
-    const int64_t bytes = panel_bytes - (k.step + whole) * kStepBytes;
+    const int64_t bytes = Ceil(k.b.k, 2) * 64 - (k.step + whole) * kStepBytes;
     memcpy(w[0], w0 + whole * kStepBytes, static_cast<size_t>(bytes));
     if (P > 1) memcpy(w[1], w1 + whole * kStepBytes, static_cast<size_t>(bytes));
     _tile_loadd(6, w[0], 64);
@@ -156,10 +158,42 @@ void Tiles(const Block& k, int64_t tile, int64_t p) {
 }
 
 template <int P>
-void Panels(const Block& k, int64_t p) {
+void AllTiles(const Block& k, int64_t p, const char* w, int64_t panel_bytes) {
   int64_t tile = 0;
-  for (; tile + 2 <= k.row_tiles(); tile += 2) Tiles<2, P>(k, tile, p);
-  if (tile < k.row_tiles()) Tiles<1, P>(k, tile, p);
+  for (; tile + 2 <= k.row_tiles(); tile += 2) Tiles<2, P>(k, tile, p, w, panel_bytes);
+  if (tile < k.row_tiles()) Tiles<1, P>(k, tile, p, w, panel_bytes);
+}
+
+// Panels in fp8, decoded a block of steps at a time.
+template <int P>
+void PanelsF8(const Block& k, int64_t p) {
+  const GemmBlock& b = k.b;
+  const int64_t pairs = Ceil(b.k, 2);
+  const int64_t panel_bytes = Ceil(b.k, b.scale_block) * 64 + pairs * 32;
+  const char* from = static_cast<const char*>(b.panels) + (k.panel + p) * panel_bytes;
+  auto* decoded = static_cast<char*>(b.scratch) + kPackedX + kSums;
+  for (int64_t step = 0; step == 0 || step < k.steps; step += kBlockSteps) {
+    Block part = k;
+    part.x = k.x + step * kTileBytes;
+    part.step = k.step + step;
+    part.steps = Min(kBlockSteps, k.steps - step);
+    part.first = k.first && step == 0;
+    part.last = k.last && step + part.steps == k.steps;
+    const int64_t pair = part.step * 16;
+    for (int64_t i = 0; i < P; ++i) {
+      DecodeF8Avx512(from + i * panel_bytes, b.scale_block, pair, Min(part.steps * 16, pairs - pair),
+                     reinterpret_cast<uint16_t*>(decoded + i * kBlockSteps * kStepBytes));
+    }
+    AllTiles<P>(part, p, decoded, kBlockSteps * kStepBytes);
+  }
+}
+
+template <int P>
+void Panels(const Block& k, int64_t p) {
+  if (k.b.scale_block != 0) return PanelsF8<P>(k, p);
+  const int64_t panel_bytes = Ceil(k.b.k, 2) * 64;
+  const char* w = static_cast<const char*>(k.b.panels) + (k.panel + p) * panel_bytes + k.step * kStepBytes;
+  AllTiles<P>(k, p, w, panel_bytes);
 }
 
 // Rows [row, row + rows) by panels [panel, end).
@@ -171,6 +205,7 @@ void Run(const GemmBlock& b, int64_t row, int64_t rows, int64_t panel, int64_t e
     const int64_t count = Min(block, steps - step);
     const Block k{b,
                   static_cast<char*>(b.scratch),
+                  count,
                   reinterpret_cast<float*>(static_cast<char*>(b.scratch) + kPackedX),
                   row,
                   rows,
@@ -201,6 +236,9 @@ void GemmBf16Amx(const GemmBlock& b) {
   }
   _tile_release();
 }
+// The block says how its weights are kept.
+void GemmF8Amx(const GemmBlock& b);
+void GemmF8Amx(const GemmBlock& b) { GemmBf16Amx(b); }
 
 }  // namespace mla::ops
 

@@ -1,7 +1,9 @@
 // Empty where the build leaves the instruction set out.
 #if defined(__x86_64__) && !defined(MLA_SCALAR_ONLY)
 #define MLA_SIMD_AVX2
+#define MLA_DECODE_F8 DecodeF8Avx2
 #include "base/simd.h"
+#include "ops/f8_decode.h"
 #include "ops/kernels.h"
 
 namespace mla::ops {
@@ -18,7 +20,7 @@ constexpr int kPanelsOneRow = 4;
 namespace mla::ops {
 
 extern const OpKernels kOpsAvx2;
-const OpKernels kOpsAvx2 = {"avx2", false, Gemm<PanelsF32>, Gemm<PanelsBf16>, RmsNorm, SiluMul, AddScaled};
+const OpKernels kOpsAvx2 = {"avx2", false, Gemm<PanelsF32>, Gemm<PanelsBf16>, GemmF8, RmsNorm, SiluMul, AddScaled};
 
 }  // namespace mla::ops
 

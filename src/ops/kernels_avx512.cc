@@ -1,7 +1,9 @@
 // Empty where the build leaves the instruction set out.
 #if defined(__x86_64__) && !defined(MLA_SCALAR_ONLY)
 #define MLA_SIMD_AVX512
+#define MLA_DECODE_F8 DecodeF8Avx512
 #include "base/simd.h"
+#include "ops/f8_decode.h"
 #include "ops/kernels.h"
 
 namespace mla::ops {
@@ -19,14 +21,17 @@ namespace mla::ops {
 
 // Of the bf16 products beside this file.
 void GemmBf16Avx512(const GemmBlock& block);
+void GemmF8Avx512(const GemmBlock& block);
 void GemmBf16Amx(const GemmBlock& block);
+void GemmF8Amx(const GemmBlock& block);
 
 extern const OpKernels kOpsAvx512;
 extern const OpKernels kOpsAvx512Bf16;
 extern const OpKernels kOpsAmx;
-const OpKernels kOpsAvx512 = {"avx512", false, Gemm<PanelsF32>, Gemm<PanelsBf16>, RmsNorm, SiluMul, AddScaled};
-const OpKernels kOpsAvx512Bf16 = {"avx512bf16", true, Gemm<PanelsF32>, GemmBf16Avx512, RmsNorm, SiluMul, AddScaled};
-const OpKernels kOpsAmx = {"amx", true, Gemm<PanelsF32>, GemmBf16Amx, RmsNorm, SiluMul, AddScaled};
+const OpKernels kOpsAvx512 = {"avx512", false, Gemm<PanelsF32>, Gemm<PanelsBf16>, GemmF8, RmsNorm, SiluMul, AddScaled};
+const OpKernels kOpsAvx512Bf16 = {"avx512bf16", true,    Gemm<PanelsF32>, GemmBf16Avx512,
+                                  GemmF8Avx512, RmsNorm, SiluMul,         AddScaled};
+const OpKernels kOpsAmx = {"amx", true, Gemm<PanelsF32>, GemmBf16Amx, GemmF8Amx, RmsNorm, SiluMul, AddScaled};
 
 }  // namespace mla::ops
 

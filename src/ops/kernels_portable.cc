@@ -1,5 +1,7 @@
 #define MLA_SIMD_PORTABLE
+#define MLA_DECODE_F8 DecodeF8Portable
 #include "base/simd.h"
+#include "ops/f8_decode.h"
 #include "ops/kernels.h"
 
 namespace mla::ops {
@@ -16,6 +18,7 @@ constexpr int kPanelsOneRow = 2;
 namespace mla::ops {
 
 extern const OpKernels kOpsPortable;
-const OpKernels kOpsPortable = {"portable", false, Gemm<PanelsF32>, Gemm<PanelsBf16>, RmsNorm, SiluMul, AddScaled};
+const OpKernels kOpsPortable = {"portable", false,   Gemm<PanelsF32>, Gemm<PanelsBf16>,
+                                GemmF8,     RmsNorm, SiluMul,         AddScaled};
 
 }  // namespace mla::ops
