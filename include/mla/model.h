@@ -17,7 +17,7 @@
 namespace mla {
 
 struct LoadOptions {
-  WeightDType weights = WeightDType::kBF16;
+  WeightDType weights = WeightDType::kFp8;
   // Bytes of memory that weights may take; 0: no bound. Refused before anything is allocated.
   std::int64_t memory = 0;
   // Tensors' bytes read so far and in all, from the loading thread. Does not throw.

@@ -57,7 +57,7 @@ class AttentionCase {
     const std::int64_t r = dims_.kv_lora_rank;
     const std::int64_t width = r + dims_.qk_rope_head_dim;
     const std::int64_t kv_rows = dims_.num_attention_heads * (dims_.qk_nope_head_dim + dims_.v_head_dim);
-    const bool bf16_weights = subject_.weight_dtype == WeightDType::kBF16;
+    const bool bf16_weights = subject_.weight_dtype != WeightDType::kF32;
     const bool bf16_cache = subject_.kv_dtype == DType::kBF16;
     const std::vector<float> kv_b = Normals(kv_rows * r, 1 / std::sqrt(static_cast<double>(r)), bf16_weights, rng_);
     kv_b_ = AsMatrix(kv_b, kv_rows, r);

@@ -65,7 +65,7 @@ TEST(Fp8Weights, HoldTheBitsOfTheSameNumbersStoredWide) {
       for (const WeightDType keep : {WeightDType::kF32, WeightDType::kBF16}) {
         const ModelWeights a = Need(LoadAll(fp8, keep));
         const ModelWeights b = Need(LoadAll(wide, keep));
-        EXPECT_EQ(a.bytes(), PlannedBytes(fp8.config, keep, {}));
+        EXPECT_EQ(a.bytes(), PlannedBytes(fp8.config, keep, &fp8.checkpoint));
         ExpectSameBytes(a.arena, b.arena);
         for (std::size_t i = 0; i < a.layers.size(); ++i) {
           ExpectSameBytes(a.layers[i].attention.kv_b->impl().storage, b.layers[i].attention.kv_b->impl().storage);
