@@ -179,10 +179,87 @@ void PanelGroupF8(const GemmBlock& b, int64_t row, int64_t end, int64_t panel) {
   }
 }
 
+#ifdef MLA_F8_TABLE
+// The weights of kStepPairsF8 pairs of k: two vectors a pair.
+#if defined(MLA_SIMD_AVX512)
+constexpr int kStepPairsF8 = 2;
+MLA_INLINE void StepF8(const F8Table& table, const char* codes, V16 (&w)[4]) {
+  __m512i pairs[2];
+  Look(table, _mm512_loadu_si512(codes), &pairs[0], &pairs[1]);
+  for (int i = 0; i < 2; ++i) {
+    w[2 * i].v = _mm512_castsi512_ps(_mm512_slli_epi32(pairs[i], 16));
+    w[2 * i + 1].v = _mm512_castsi512_ps(_mm512_and_si512(pairs[i], _mm512_set1_epi32(static_cast<int>(0xffff0000U))));
+  }
+}
+#else
+constexpr int kStepPairsF8 = 1;
+MLA_INLINE void StepF8(const F8Table& table, const char* codes, V16 (&w)[2]) {
+  __m256i a;
+  __m256i b;
+  Look(table, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes)), &a, &b);
+  const __m256i mask = _mm256_set1_epi32(static_cast<int>(0xffff0000U));
+  w[0].a = _mm256_castsi256_ps(_mm256_slli_epi32(a, 16));
+  w[0].b = _mm256_castsi256_ps(_mm256_slli_epi32(b, 16));
+  w[1].a = _mm256_castsi256_ps(_mm256_and_si256(a, mask));
+  w[1].b = _mm256_castsi256_ps(_mm256_and_si256(b, mask));
+}
+#endif
+
+// One row by P panels: weights go from codes to products in registers. What tables can't do, lanes of several scales
+// and the end of a block, is decoded first.
+template <int P>
+void RowF8(const GemmBlock& b, int64_t row, int64_t panel) {
+  const int64_t panel_bytes = (b.k + b.scale_block - 1) / b.scale_block * 64 + (b.k + 1) / 2 * 32;
+  const char* from = static_cast<const char*>(b.panels) + panel * panel_bytes;
+  const float* x[1] = {XRow(b, row)};
+  V16 sum[1][P];
+  for (int p = 0; p < P; ++p) sum[0][p] = Zero();
+  for (int64_t begin = 0; begin < b.k; begin += b.scale_block) {
+    const int64_t end = b.k - begin < b.scale_block ? b.k : begin + b.scale_block;
+    const char* block = from + begin / b.scale_block * 64 + begin * 16;
+    bool tables = true;
+    for (int p = 0; p < P; ++p) tables = tables && HasTable(block + p * panel_bytes);
+    int64_t k = begin;
+    if (tables) {
+      F8Table table[P];
+      for (int p = 0; p < P; ++p) table[p] = MakeTable(block + p * panel_bytes);
+      const char* codes = block + 64;
+      for (; k + 2 * kStepPairsF8 <= end; k += 2 * kStepPairsF8) {
+        for (int p = 0; p < P; ++p) {
+          V16 w[2 * kStepPairsF8];
+          StepF8(table[p], codes + p * panel_bytes, w);
+          for (int i = 0; i < 2 * kStepPairsF8; ++i) sum[0][p] = Fma(Set1(x[0][k + i]), w[i], sum[0][p]);
+        }
+        codes += kStepPairsF8 * 32;
+      }
+    }
+    while (k < end) {
+      GemmBlock decoded = b;
+      decoded.k = end - k < 2 * kPairsF8 ? end - k : 2 * kPairsF8;
+      decoded.panels = b.scratch;
+      const int64_t pairs = (decoded.k + 1) / 2;
+      for (int p = 0; p < P; ++p) {
+        MLA_DECODE_F8(from + p * panel_bytes, b.scale_block, k / 2, pairs,
+                      static_cast<uint16_t*>(b.scratch) + p * pairs * 32);
+      }
+      const float* rest[1] = {x[0] + k};
+      PanelsBf16::Run<1, P>(decoded, rest, 0, sum);
+      k += decoded.k;
+    }
+  }
+  for (int p = 0; p < P; ++p) StorePanel(b, YRow(b, row), panel + p, sum[0][p]);
+}
+#endif
+
 void GemmF8(const GemmBlock& b) {
   for (int64_t row = b.row_begin; row < b.row_end; row += kRowsF8) {
     const int64_t end = b.row_end - row < kRowsF8 ? b.row_end : row + kRowsF8;
     int64_t panel = b.panel_begin;
+#ifdef MLA_F8_TABLE
+    if (end - row == 1) {
+      for (; panel + kPanelsRowF8 <= b.panel_end; panel += kPanelsRowF8) RowF8<kPanelsRowF8>(b, row, panel);
+    }
+#endif
     if (end - row == 1) {
       for (; panel + kPanelsOneRow <= b.panel_end; panel += kPanelsOneRow)
         PanelGroupF8<1, kPanelsOneRow>(b, row, end, panel);

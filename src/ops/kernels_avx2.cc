@@ -1,6 +1,7 @@
 // Empty where the build leaves the instruction set out.
 #if defined(__x86_64__) && !defined(MLA_SCALAR_ONLY)
 #define MLA_SIMD_AVX2
+#define MLA_F8_TABLE
 #define MLA_DECODE_F8 DecodeF8Avx2
 #include "base/simd.h"
 #include "ops/f8_decode.h"
@@ -12,9 +13,11 @@ namespace {
 constexpr int kRows = 3;
 constexpr int kPanels = 2;
 constexpr int kPanelsOneRow = 4;
+constexpr int kPanelsRowF8 = 2;  // each takes two registers of tables
 }  // namespace
 }  // namespace mla::ops
 
+#include "ops/f8_table_avx2.inl"
 #include "ops/kernels.inl"
 
 namespace mla::ops {

@@ -1,6 +1,7 @@
 // Empty where the build leaves the instruction set out.
 #if defined(__x86_64__) && !defined(MLA_SCALAR_ONLY)
 #define MLA_SIMD_AVX512
+#define MLA_F8_TABLE
 #define MLA_DECODE_F8 DecodeF8Avx512
 #include "base/simd.h"
 #include "ops/f8_decode.h"
@@ -12,9 +13,11 @@ namespace {
 constexpr int kRows = 6;
 constexpr int kPanels = 4;
 constexpr int kPanelsOneRow = 8;
+constexpr int kPanelsRowF8 = 4;  // each takes two registers of tables
 }  // namespace
 }  // namespace mla::ops
 
+#include "ops/f8_table_avx512.inl"
 #include "ops/kernels.inl"
 
 namespace mla::ops {
