@@ -23,7 +23,8 @@ constexpr int kPanelsRowF8 = 2;  // each takes two registers of tables
 namespace mla::ops {
 
 extern const OpKernels kOpsAvx2;
-const OpKernels kOpsAvx2 = {"avx2", false, Gemm<PanelsF32>, Gemm<PanelsBf16>, GemmF8, RmsNorm, SiluMul, AddScaled};
+const OpKernels kOpsAvx2 = {"avx2", false,   96,      Gemm<PanelsF32>, Gemm<PanelsBf16>,
+                            GemmF8, nullptr, RmsNorm, SiluMul,         AddScaled};
 
 }  // namespace mla::ops
 

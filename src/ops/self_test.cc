@@ -126,6 +126,7 @@ std::string CheckCase(const GemmSubject& s, const Product& p, void* scratch, con
   b.y = y.data();
   b.ldy = kLdy;
   b.y_rows = c.y_rows;
+  b.m = kRows;
   b.panels = s.panels;
   b.n = kN;
   b.k = kK;
