@@ -8,8 +8,9 @@
 namespace mla::ops {
 namespace {
 
-void DecodeOneScale(const F8Table& table, const char* codes, int64_t pairs, uint16_t* out) {
+void DecodeOneScale(const F8Table& table, const char* codes, int64_t pairs, uint16_t* out, int64_t ahead) {
   for (int64_t p = 0; p < pairs; ++p) {
+    _mm_prefetch(codes + p * 32 + ahead, _MM_HINT_T0);
     auto* to = reinterpret_cast<__m256i*>(out + p * 32);
     __m256i first;
     __m256i second;
@@ -39,9 +40,9 @@ void DecodeEachScale(const char* scales, const char* codes, int64_t pairs, uint1
   }
 }
 
-void DecodeBlock(const char* scales, const char* codes, int64_t pairs, uint16_t* out) {
+void DecodeBlock(const char* scales, const char* codes, int64_t pairs, uint16_t* out, int64_t ahead) {
   if (HasTable(scales)) {
-    DecodeOneScale(MakeTable(scales), codes, pairs, out);
+    DecodeOneScale(MakeTable(scales), codes, pairs, out, ahead);
   } else {
     DecodeEachScale(scales, codes, pairs, out);
   }
@@ -54,8 +55,8 @@ void DecodeBlock(const char* scales, const char* codes, int64_t pairs, uint16_t*
 
 namespace mla::ops {
 
-void DecodeF8Avx2(const void* panel, int64_t scale_block, int64_t pair, int64_t pairs, uint16_t* out) {
-  DecodePairs(panel, scale_block, pair, pairs, out);
+void DecodeF8Avx2(const void* panel, int64_t scale_block, int64_t pair, int64_t pairs, uint16_t* out, int64_t ahead) {
+  DecodePairs(panel, scale_block, pair, pairs, out, ahead);
 }
 
 }  // namespace mla::ops

@@ -8,11 +8,12 @@
 namespace mla::ops {
 namespace {
 
-void DecodeOneScale(const F8Table& table, const char* codes, int64_t pairs, uint16_t* out) {
+void DecodeOneScale(const F8Table& table, const char* codes, int64_t pairs, uint16_t* out, int64_t ahead) {
   __m512i first;
   __m512i second;
   int64_t i = 0;
   for (; i + 2 <= pairs; i += 2) {
+    _mm_prefetch(codes + i * 32 + ahead, _MM_HINT_T0);
     Look(table, _mm512_loadu_si512(codes + i * 32), &first, &second);
     _mm512_store_si512(out + i * 32, first);
     _mm512_store_si512(out + i * 32 + 32, second);
@@ -43,9 +44,9 @@ void DecodeEachScale(__m512 scales, const char* codes, int64_t pairs, uint16_t* 
   }
 }
 
-void DecodeBlock(const char* scales, const char* codes, int64_t pairs, uint16_t* out) {
+void DecodeBlock(const char* scales, const char* codes, int64_t pairs, uint16_t* out, int64_t ahead) {
   if (HasTable(scales)) {
-    DecodeOneScale(MakeTable(scales), codes, pairs, out);
+    DecodeOneScale(MakeTable(scales), codes, pairs, out, ahead);
   } else {
     DecodeEachScale(_mm512_loadu_ps(scales), codes, pairs, out);
   }
@@ -58,8 +59,8 @@ void DecodeBlock(const char* scales, const char* codes, int64_t pairs, uint16_t*
 
 namespace mla::ops {
 
-void DecodeF8Avx512(const void* panel, int64_t scale_block, int64_t pair, int64_t pairs, uint16_t* out) {
-  DecodePairs(panel, scale_block, pair, pairs, out);
+void DecodeF8Avx512(const void* panel, int64_t scale_block, int64_t pair, int64_t pairs, uint16_t* out, int64_t ahead) {
+  DecodePairs(panel, scale_block, pair, pairs, out, ahead);
 }
 
 }  // namespace mla::ops

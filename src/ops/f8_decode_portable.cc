@@ -13,7 +13,7 @@ Bf16Bits Weight(unsigned code, float scale) {
 
 constexpr float kNone = -1;  // no scale is negative
 
-void DecodeBlock(const char* scales, const char* codes, int64_t pairs, uint16_t* out) {
+void DecodeBlock(const char* scales, const char* codes, int64_t pairs, uint16_t* out, int64_t /*ahead*/) {
   Bf16Bits weights[256];
   float of = kNone;  // whose products `weights` are
   for (int lane = 0; lane < 16; ++lane) {
@@ -37,8 +37,9 @@ void DecodeBlock(const char* scales, const char* codes, int64_t pairs, uint16_t*
 
 namespace mla::ops {
 
-void DecodeF8Portable(const void* panel, int64_t scale_block, int64_t pair, int64_t pairs, uint16_t* out) {
-  DecodePairs(panel, scale_block, pair, pairs, out);
+void DecodeF8Portable(const void* panel, int64_t scale_block, int64_t pair, int64_t pairs, uint16_t* out,
+                      int64_t ahead) {
+  DecodePairs(panel, scale_block, pair, pairs, out, ahead);
 }
 
 }  // namespace mla::ops

@@ -168,7 +168,7 @@ void PanelGroupF8(const GemmBlock& b, int64_t row, int64_t end, int64_t panel) {
   for (int64_t pair = 0; pair == 0 || pair < pairs; pair += kPairsF8) {  // once without k: zeros are written
     const int64_t count = pairs - pair < kPairsF8 ? pairs - pair : kPairsF8;
     for (int p = 0; p < P; ++p) {
-      MLA_DECODE_F8(from + p * panel_bytes, b.scale_block, pair, count, decoded + p * count * 32);
+      MLA_DECODE_F8(from + p * panel_bytes, b.scale_block, pair, count, decoded + p * count * 32, kAheadF8);
     }
     const int64_t left = b.k - pair * 2;
     const PieceF8 piece{
@@ -240,7 +240,7 @@ void RowF8(const GemmBlock& b, int64_t row, int64_t panel) {
       const int64_t pairs = (decoded.k + 1) / 2;
       for (int p = 0; p < P; ++p) {
         MLA_DECODE_F8(from + p * panel_bytes, b.scale_block, k / 2, pairs,
-                      static_cast<uint16_t*>(b.scratch) + p * pairs * 32);
+                      static_cast<uint16_t*>(b.scratch) + p * pairs * 32, kAheadF8);
       }
       const float* rest[1] = {x[0] + k};
       PanelsBf16::Run<1, P>(decoded, rest, 0, sum);

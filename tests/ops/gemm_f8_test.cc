@@ -93,7 +93,7 @@ TEST(PackedF8DeathTest, OtherSourcesAreOurBug) {
   EXPECT_DEATH(ops::PackPanels(w.Source(), 0, 16, packed.matrix, 0, 1), "CanKeepF8");
 }
 
-using Decode = void (*)(const void*, std::int64_t, std::int64_t, std::int64_t, std::uint16_t*);
+using Decode = void (*)(const void*, std::int64_t, std::int64_t, std::int64_t, std::uint16_t*, std::int64_t);
 
 Decode DecodeOf(Isa isa) {
 #if defined(__x86_64__) && !defined(MLA_SCALAR_ONLY)
@@ -125,7 +125,7 @@ TEST_P(DecodeF8Test, IsWhatBf16Holds) {
         const std::size_t code = (i * 7 + at) % 256;
         panel[64 + i] = static_cast<std::byte>(code % 128 == 127 ? 0 : code);
       }
-      DecodeOf(GetParam())(panel, kBlock, 0, kBlock / 2, found);
+      DecodeOf(GetParam())(panel, kBlock, 0, kBlock / 2, found, 64);
       for (std::size_t i = 0; i < kBlock * 16; ++i) {
         float scale = 0;
         std::memcpy(&scale, panel + i / 2 % 16 * 4, 4);
@@ -149,7 +149,7 @@ TEST_P(DecodeF8Test, PiecesAreTheWhole) {
       for (std::int64_t pairs = 0; first + pairs <= kPairs; ++pairs) {
         alignas(64) std::uint16_t found[(kPairs + 1) * 32];
         std::memset(found, 0xff, sizeof found);
-        DecodeOf(GetParam())(f8.matrix.data, block, first, pairs, found);
+        DecodeOf(GetParam())(f8.matrix.data, block, first, pairs, found, 64);
         ASSERT_EQ(std::memcmp(found, bf16.matrix.data + first * 64, static_cast<std::size_t>(pairs * 64)), 0)
             << first << " + " << pairs;
         ASSERT_EQ(found[pairs * 32], 0xffff);
