@@ -22,8 +22,9 @@ struct Bf16Parts {
   bool inputs = false;   // what meets those weights
 };
 
-// One run's roundings; the seed decides them all. Where anything is kept in bf16, fp32's own errors, 2^16 times
-// smaller, are left out. Not thread-safe.
+// One run's roundings; the seed decides them all. Where cache rows or inputs are kept in bf16, fp32's own errors, 2^16
+// times smaller, are left out. Weights alone don't decide: the file may have them in bf16, and then nothing is rounded.
+// Not thread-safe.
 class Rounding {
  public:
   Rounding(std::uint64_t seed, const Bf16Parts& bf16) : state_(seed), bf16_(bf16) {}
@@ -35,7 +36,7 @@ class Rounding {
   // One of the two bf16 numbers around x, either as likely; x itself where it is one.
   double ToBf16(double x);
   // Whether sums have fp32's errors.
-  bool f32_errors() const { return !bf16_.cache && !bf16_.weights && !bf16_.inputs; }
+  bool f32_errors() const { return !bf16_.cache && !bf16_.inputs; }
   // x with an error of standard deviation kUnitF32 * size.
   double WithError(double x, double size) { return x + kUnitF32 * size * Random(); }
 
