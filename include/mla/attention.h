@@ -130,7 +130,9 @@ class MlaAttention {
     int workers = 1;            // of the executor that calls will bring
     // Bytes that the MHA form may expand into at a time; at least one head's segment of 1,024 keys is always had.
     std::int64_t expand_bytes = std::int64_t{64} << 20;
-    std::string kernels;  // "" for the fastest that pass, or "portable", "avx2", "avx512"
+    // "" for the fastest that pass, or "portable", "avx2", "avx512", "avx512bf16", "amx". The last two round to bf16
+    // what meets weights kept in bf16; the others keep it in fp32.
+    std::string kernels;
   };
 
   // Runs the kernels over small cases with known results first (under a millisecond): where they fail, the next slower

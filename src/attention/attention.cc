@@ -77,10 +77,10 @@ Result<MlaAttention> attention::CreateAttention(const MlaAttention::Options& opt
   MLA_CHECK(d.qk_rope_head_dim >= 0 && options.max_rows > 0 && options.max_keys > 0 && options.workers > 0);
   auto impl = std::make_unique<MlaAttention::Impl>();
   impl->options = options;
-  MLA_ASSIGN_OR_RETURN(impl->choice, ChooseKernels(sets, options.kernels));
   MLA_ASSIGN_OR_RETURN(impl->buffer, Buffer::Allocate(MlaAttention::WorkspaceBytes(options), "attention workspace"));
   Carver carver(impl->buffer);
   PlaceAll(options, &carver, &impl->workspace);
+  MLA_ASSIGN_OR_RETURN(impl->choice, ChooseKernels(sets, options.kernels, impl->workspace.gemm_scratch));
   return MlaAttention(std::move(impl));
 }
 

@@ -1,6 +1,8 @@
 #include "cli/compute_options.h"
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <spdlog/spdlog.h>
@@ -9,6 +11,15 @@
 #include "cli/flags.h"
 
 namespace mla::cli {
+namespace {
+
+std::vector<std::string> KernelNames() {
+  std::vector<std::string> names;
+  for (const Isa isa : kIsas) names.emplace_back(IsaName(isa));
+  return names;
+}
+
+}  // namespace
 
 void AddModelArgument(CLI::App& command, ComputeOptions* options) {
   command
@@ -40,8 +51,10 @@ void AddMachineFlags(CLI::App& c, ComputeOptions* o) {
   c.add_option("--kv-dtype", o->kv_dtype, "How cache rows are kept: bf16 or f32")
       ->check(CLI::IsMember({"bf16", "f32"}))
       ->capture_default_str();
-  c.add_option("--kernels", o->kernels, "Kernels to use instead of the fastest")
-      ->check(CLI::IsMember({"portable", "avx2", "avx512"}));
+  c.add_option("--kernels", o->kernels,
+               "Kernels to use instead of the fastest; avx512bf16 and amx round what meets bf16 weights to bf16, the "
+               "others keep it in fp32")
+      ->check(CLI::IsMember(KernelNames()));
   c.add_option("--memory", o->memory,
                "Bytes that weights, cache and workspace may take, as 8G or 512MiB; else what the machine leaves")
       ->check(Checked(ParseSize));
