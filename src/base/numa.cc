@@ -58,6 +58,8 @@ bool SharesACpu(std::span<const NumaNode> nodes) {
   return std::adjacent_find(all.begin(), all.end()) != all.end();
 }
 
+constexpr int kMaskLength = kMostSystemNodes + 1;  // the system calls take one more than there are bits
+
 }  // namespace
 
 std::vector<int> AllowedCpus() {
@@ -140,16 +142,16 @@ bool PinThread(std::span<const int> cpus) {
 }
 
 PreferNode::PreferNode(int system_node) {
-  if (system_node < 0 || system_node >= kMaskBits) return;
-  if (syscall(SYS_get_mempolicy, &old_mode_, old_nodes_, kMaskBits, nullptr, 0) != 0) return;
+  if (system_node < 0 || system_node >= kMostSystemNodes) return;
+  if (syscall(SYS_get_mempolicy, &old_mode_, old_nodes_, kMaskLength, nullptr, 0) != 0) return;
   constexpr int kWordBits = 8 * sizeof(unsigned long);
   Mask nodes = {};
   nodes[system_node / kWordBits] = 1UL << (system_node % kWordBits);
-  changed_ = syscall(SYS_set_mempolicy, MPOL_PREFERRED, nodes, kMaskBits) == 0;
+  changed_ = syscall(SYS_set_mempolicy, MPOL_PREFERRED, nodes, kMaskLength) == 0;
 }
 
 PreferNode::~PreferNode() {
-  if (changed_) syscall(SYS_set_mempolicy, old_mode_, old_nodes_, kMaskBits);
+  if (changed_) syscall(SYS_set_mempolicy, old_mode_, old_nodes_, kMaskLength);
 }
 
 }  // namespace mla

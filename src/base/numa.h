@@ -34,6 +34,8 @@ std::vector<int> SpreadWorkers(int threads, std::span<const NumaNode> nodes);
 // Keeps this thread to those processors. False, and nothing changed, where the system refuses.
 bool PinThread(std::span<const int> cpus);
 
+inline constexpr int kMostSystemNodes = 1024;  // for as many Linux can be built
+
 // While it lives, new pages of this thread come from a node's memory where there is some (MPOL_PREFERRED). A system
 // that refuses, as some containers do, leaves them where they would have come from.
 class PreferNode {
@@ -45,8 +47,7 @@ class PreferNode {
   ~PreferNode();
 
  private:
-  static constexpr int kMaskBits = 1024;  // as many nodes as Linux can be built for
-  using Mask = unsigned long[kMaskBits / (8 * sizeof(unsigned long))];
+  using Mask = unsigned long[kMostSystemNodes / (8 * sizeof(unsigned long))];
   bool changed_ = false;
   int old_mode_ = 0;
   Mask old_nodes_ = {};

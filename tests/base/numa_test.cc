@@ -98,7 +98,7 @@ TEST(NumaNodes, AreUnknownWhereTheTreeIsMissingOrMalformed) {
   EXPECT_THAT(ReadNumaNodes(all, empty.Write("file", "0-3\n")), IsEmpty());
   EXPECT_THAT(Tree({{"node0", "0-3\n"}, {"node1", "4-x\n"}}).Read(all), IsEmpty());
   EXPECT_THAT(Tree({{"node0", "0-3\n"}, {"node1", "3-7\n"}}).Read(all), IsEmpty()) << "3 can't be in both";
-  const Tree no_list({{"node0", "0-3\n"}});
+  const Tree no_list(std::map<std::string, std::string>{{"node0", "0-3\n"}});
   std::filesystem::create_directory(no_list.dir().File("node1"));
   EXPECT_THAT(no_list.Read(all), IsEmpty());
   std::map<std::string, std::string> many;
@@ -154,7 +154,7 @@ TEST(PreferNode, HoldsAsLongAsItLives) {
   }
   EXPECT_EQ(Policy(&nodes), before);
   for (const int node : {-1, 1023, 1024, 1 << 30}) {  // none, or none that exists: harmless
-    const PreferNode prefer(node);
+    { const PreferNode prefer(node); }
     EXPECT_EQ(Policy(&nodes), before);
   }
 }

@@ -91,7 +91,7 @@ TEST(ParallelForPlaced, RunsEveryTaskOnceOnRealThreads) {
   for (const int nodes : {1, 2, 3}) {
     for (const int threads : {1, 2, 3, 8}) {
       NodesExecutor executor(threads, nodes);
-      for (int region = 0; region < 200; ++region) {
+      for (int region = 0; region < 30; ++region) {
         std::vector<std::int64_t> counts;
         std::vector<std::vector<std::atomic<int>>> runs;
         for (int node = 0; node < executor.nodes(); ++node) {
@@ -112,7 +112,7 @@ TEST(ParallelForPlaced, RunsEveryTaskOnceOnRealThreads) {
 // As long as a node has tasks left, its workers draw no others, whatever the timing.
 TEST(ParallelForPlaced, NobodyHelpsWhileItsOwnNodeHasWork) {
   NodesExecutor executor(4, 2);
-  for (int region = 0; region < 100; ++region) {
+  for (int region = 0; region < 30; ++region) {
     const std::vector<std::int64_t> counts = {40, 60};
     std::atomic<std::int64_t> begun[2] = {0, 0};
     std::atomic<int> bad{0};
