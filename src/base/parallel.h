@@ -45,6 +45,7 @@ class NodeShares {
   int nodes() const { return nodes_; }
   // Where a node's part of `total` begins, at a multiple of `grain`; Begin(total, nodes()) is total.
   std::int64_t Begin(std::int64_t total, int node, std::int64_t grain = 1) const {
+    if (node == 0) return 0;
     if (node == nodes_) return total;
     const std::int64_t grains = (total + grain - 1) / grain;
     return std::min(total, grains * before_[static_cast<std::size_t>(node)] / workers_ * grain);
@@ -86,6 +87,18 @@ void ParallelForPlaced(Executor& executor, std::span<const std::int64_t> counts,
       return;
     }
   });
+}
+
+// ParallelForPlaced, or a plain loop as worker 0 where all tasks together are `work` multiply-adds, too few to share.
+template <class F>
+void ParallelForPlacedWork(Executor& executor, std::span<const std::int64_t> counts, double work, F&& f) {
+  if (work >= kSerialWork) {
+    ParallelForPlaced(executor, counts, f);
+    return;
+  }
+  for (int node = 0; node < static_cast<int>(counts.size()); ++node) {
+    for (std::int64_t index = 0; index < counts[static_cast<std::size_t>(node)]; ++index) f(node, index, 0);
+  }
 }
 
 }  // namespace mla

@@ -41,7 +41,11 @@ Status FitsMemory(const VerifyOptions& o, const model::Opened& opened, int threa
   const DType kv_dtype = EngineOptionsOf(o, 0).kv_dtype;
   const MemoryPlan plan =
       verify::Planned(opened.config, model::PlannedWeightBytes(opened, WeightsOf(o)), kv_dtype, threads);
-  if (plan.total() <= limit) return FitsHugePages(o, plan, opened.config.num_hidden_layers);
+  if (plan.total() <= limit) {
+    MemoryPlan reserved;  // the proofs' own caches and workspaces are in ordinary memory
+    reserved.weights = plan.weights;
+    return FitsHugePages(o, reserved, opened.config.num_hidden_layers);
+  }
   return Error{fmt::format(
       "memory: {} are needed (weights {}, caches {}, workspace {}, one layer in float64 and rope tables {}) and {} may "
       "be used; --threads, --weights and --memory change that",

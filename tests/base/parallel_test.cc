@@ -87,6 +87,20 @@ TEST(ParallelForPlaced, WhatALateNodeLeavesIsDrawnByTheOthers) {
   EXPECT_THAT(Draw(late, {0, 0, 1}), ElementsAre(Drawn{2, 0, 1}));
 }
 
+TEST(ParallelForPlaced, TooLittleToShareIsTheCallersAlone) {
+  Scripted executor({0, 1}, {1});
+  const auto draw = [&](double work) {
+    std::vector<Drawn> drawn;
+    ParallelForPlacedWork(executor, std::vector<std::int64_t>{1, 1}, work,
+                          [&](int node, std::int64_t index, int worker) {
+                            drawn.push_back({node, index, worker});
+                          });
+    return drawn;
+  };
+  EXPECT_THAT(draw(kSerialWork - 1), ElementsAre(Drawn{0, 0, 0}, Drawn{1, 0, 0}));
+  EXPECT_THAT(draw(kSerialWork), ElementsAre(Drawn{1, 0, 1}, Drawn{0, 0, 1}));
+}
+
 TEST(ParallelForPlaced, RunsEveryTaskOnceOnRealThreads) {
   for (const int nodes : {1, 2, 3}) {
     for (const int threads : {1, 2, 3, 8}) {
