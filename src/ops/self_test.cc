@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -248,14 +249,20 @@ std::string BothLengths(const OpKernels& kernels, Check check) {
 
 }  // namespace
 
-std::vector<KernelCheck> CheckKernels(const OpKernels& kernels) {
+std::vector<KernelCheck> CheckKernels(const OpKernels& kernels, std::byte* scratch) {
   Product product;
   Fill(&product);
   FillF8(&product);
-  const Result<Buffer> scratch = Buffer::Allocate(kGemmScratch, "product scratch");
+  Buffer own;
+  std::string trouble;
+  if (scratch == nullptr) {
+    Result<Buffer> made = Buffer::Allocate(kGemmScratch, "product scratch");
+    if (made.ok()) own = std::move(made).value();
+    if (!made.ok()) trouble = made.error().message;
+    scratch = own.data();
+  }
   const auto check = [&](const GemmSubject& subject) {
-    if (!scratch.ok()) return scratch.error().message;
-    return CheckGemm(subject, product, const_cast<std::byte*>(scratch->data()));
+    return trouble.empty() ? CheckGemm(subject, product, scratch) : trouble;
   };
   return {{"gemm_f32", DType::kF32, check({kernels.gemm_f32, product.f32.data(), 0, product.exact})},
           {"gemm_bf16", DType::kBF16, check({kernels.gemm_bf16, product.bf16.data(), 0, product.exact})},

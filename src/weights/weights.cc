@@ -129,11 +129,11 @@ std::int64_t PlannedBytes(const contract::ModelConfig& config, WeightDType keep,
 }
 
 Result<ModelWeights> Load(const contract::ModelConfig& config, const io::Checkpoint& checkpoint, WeightDType keep,
-                          Executor& executor, const Progress& progress) {
+                          Executor& executor, const Progress& progress, HugePages huge_pages) {
   Builder counting(config, keep, &checkpoint);
   Build(counting, config);
-  MLA_ASSIGN_OR_RETURN(Buffer arena, Buffer::Allocate(counting.arena_bytes(), "weights"));
-  Builder loading(counting, arena, checkpoint, executor, progress);
+  MLA_ASSIGN_OR_RETURN(Buffer arena, Buffer::Allocate(counting.arena_bytes(), "weights", huge_pages));
+  Builder loading(counting, arena, checkpoint, executor, progress, huge_pages);
   ModelWeights weights = Build(loading, config);
   if (!loading.status().ok()) return loading.status().error();
   weights.arena = std::move(arena);
