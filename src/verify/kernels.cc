@@ -104,7 +104,7 @@ class AttentionCase {
     std::vector<float> lse(static_cast<std::size_t>(rows_ * dims_.num_attention_heads));
     attend(cache_->Layer(0), *packed_, sequences, q_.data(), out.data(), lse.data(), executor_);
     const std::vector<AttentionOracle>& oracles =
-        Oracles(set.ops->bf16_inputs && subject_.weight_dtype == WeightDType::kBF16);
+        Oracles(set.ops->bf16_inputs && subject_.weight_dtype != WeightDType::kF32);
     reference::ForTasks(executor_, std::ssize(oracles), [&](std::int64_t task) {
       const auto shape = static_cast<std::size_t>(task % std::ssize(kShapes));
       const std::int64_t head = heads_[static_cast<std::size_t>(task / std::ssize(kShapes))];
