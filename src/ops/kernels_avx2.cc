@@ -13,12 +13,33 @@ namespace {
 constexpr int kRows = 3;
 constexpr int kPanels = 2;
 constexpr int kPanelsOneRow = 4;
-constexpr int kPanelsRowF8 = 2;  // each takes two registers of tables
 }  // namespace
 }  // namespace mla::ops
 
 #include "ops/f8_table_avx2.inl"
 #include "ops/kernels.inl"
+
+namespace mla::ops {
+namespace {
+
+constexpr int kPanelsRowF8 = 2;  // each takes two registers of tables
+constexpr int kStepPairsF8 = 1;
+
+MLA_INLINE void StepF8(const F8Table& table, const char* codes, simd::avx2::V16 (&w)[2]) {
+  __m256i a;
+  __m256i b;
+  Look(table, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes)), &a, &b);
+  const __m256i mask = _mm256_set1_epi32(static_cast<int>(0xffff0000U));
+  w[0].a = _mm256_castsi256_ps(_mm256_slli_epi32(a, 16));
+  w[0].b = _mm256_castsi256_ps(_mm256_slli_epi32(b, 16));
+  w[1].a = _mm256_castsi256_ps(_mm256_and_si256(a, mask));
+  w[1].b = _mm256_castsi256_ps(_mm256_and_si256(b, mask));
+}
+
+}  // namespace
+}  // namespace mla::ops
+
+#include "ops/kernels_f8.inl"
 
 namespace mla::ops {
 

@@ -13,12 +13,31 @@ namespace {
 constexpr int kRows = 6;
 constexpr int kPanels = 4;
 constexpr int kPanelsOneRow = 8;
-constexpr int kPanelsRowF8 = 4;  // each takes two registers of tables
 }  // namespace
 }  // namespace mla::ops
 
 #include "ops/f8_table_avx512.inl"
 #include "ops/kernels.inl"
+
+namespace mla::ops {
+namespace {
+
+constexpr int kPanelsRowF8 = 4;  // each takes two registers of tables
+constexpr int kStepPairsF8 = 2;
+
+MLA_INLINE void StepF8(const F8Table& table, const char* codes, simd::avx512::V16 (&w)[4]) {
+  __m512i pairs[2];
+  Look(table, _mm512_loadu_si512(codes), &pairs[0], &pairs[1]);
+  for (int i = 0; i < 2; ++i) {
+    w[2 * i].v = _mm512_castsi512_ps(_mm512_slli_epi32(pairs[i], 16));
+    w[2 * i + 1].v = _mm512_castsi512_ps(_mm512_and_si512(pairs[i], _mm512_set1_epi32(static_cast<int>(0xffff0000U))));
+  }
+}
+
+}  // namespace
+}  // namespace mla::ops
+
+#include "ops/kernels_f8.inl"
 
 namespace mla::ops {
 

@@ -14,6 +14,7 @@ constexpr int kPanelsOneRow = 2;
 }  // namespace mla::ops
 
 #include "ops/kernels.inl"
+#include "ops/kernels_f8.inl"
 
 namespace mla::ops {
 
