@@ -1,6 +1,7 @@
 #include "cli/compute_options.h"
 
 #include <algorithm>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <spdlog/spdlog.h>
@@ -30,18 +31,27 @@ void AddComputeFlags(CLI::App& c, ComputeOptions* o) {
   AddMachineFlags(c, o);
 }
 
-void AddMachineFlags(CLI::App& c, ComputeOptions* o) {
+void AddThreadFlag(CLI::App& c, ComputeOptions* o) {
   c.add_option("--threads", o->threads, "Threads; 0: what affinity and cgroups leave")
       ->check(WholeIn(0, 4096))
       ->capture_default_str();
+}
+
+void AddKernelsFlag(CLI::App& c, ComputeOptions* o) {
+  std::vector<std::string> names;
+  for (const Isa isa : kIsas) names.emplace_back(IsaName(isa));
+  c.add_option("--kernels", o->kernels, "Kernels to use instead of the fastest")->check(CLI::IsMember(names));
+}
+
+void AddMachineFlags(CLI::App& c, ComputeOptions* o) {
+  AddThreadFlag(c, o);
   c.add_option("--weights", o->weights, "How weights are kept: bf16 or f32")
       ->check(CLI::IsMember({"bf16", "f32"}))
       ->capture_default_str();
   c.add_option("--kv-dtype", o->kv_dtype, "How cache rows are kept: bf16 or f32")
       ->check(CLI::IsMember({"bf16", "f32"}))
       ->capture_default_str();
-  c.add_option("--kernels", o->kernels, "Kernels to use instead of the fastest")
-      ->check(CLI::IsMember({"portable", "avx2", "avx512"}));
+  AddKernelsFlag(c, o);
   c.add_option("--memory", o->memory,
                "Bytes that weights, cache and workspace may take, as 8G or 512MiB; else what the machine leaves")
       ->check(Checked(ParseSize));
