@@ -449,7 +449,8 @@ Complaints CheckKernelIncludes(const Tree& tree) {
     }
   };
   for (const auto& [path, text] : tree) {
-    const bool kernel = EndsWith(path, "_avx2.cc") || EndsWith(path, "_avx512.cc") || EndsWith(path, ".inl") ||
+    const bool kernel = EndsWith(path, "_avx2.cc") || EndsWith(path, "_avx512.cc") ||
+                        EndsWith(path, "_avx512bf16.cc") || EndsWith(path, "_amx.cc") || EndsWith(path, ".inl") ||
                         path == "src/base/simd.h";
     if (kernel) visit(path, path);
   }
