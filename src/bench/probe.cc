@@ -116,18 +116,27 @@ double Probe::RunLoop(const PeakLoop& loop, std::int64_t rounds) {
   return Since(begin);
 }
 
+// So many that a run takes kRunSeconds when nothing disturbs it: the best of a few tries counts.
+std::int64_t Probe::RoundsFor(const PeakLoop& loop) {
+  std::int64_t rounds = 256;
+  for (;;) {
+    double seconds = RunLoop(loop, rounds);
+    for (int i = 1; i < kRuns; ++i) seconds = std::min(seconds, RunLoop(loop, rounds));
+    if (seconds >= kRunSeconds / 2) return rounds;
+    rounds *= 2;
+  }
+}
+
 double Probe::Operations(PeakKind kind) {
   const PeakLoop& loop = LoopOf(kind);
   std::int64_t& rounds = rounds_[static_cast<std::size_t>(kind)];
-  if (rounds == 0) {
-    std::int64_t tried = 256;
-    double seconds = RunLoop(loop, tried);
-    while (seconds < kRunSeconds / 4) seconds = RunLoop(loop, tried *= 2);
-    rounds = std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(tried) * kRunSeconds / seconds));
-  }
+  if (rounds == 0) rounds = RoundsFor(loop);
   std::array<double, kRuns> seconds{};
   for (double& s : seconds) s = RunLoop(loop, rounds);
-  return static_cast<double>(loop.operations) * static_cast<double>(rounds) * executor_.workers() /
+  // Rounds that were chosen while the machine was busy are too few once it is not.
+  const std::int64_t measured = rounds;
+  if (*std::min_element(seconds.begin(), seconds.end()) < kRunSeconds / 2) rounds *= 2;
+  return static_cast<double>(loop.operations) * static_cast<double>(measured) * executor_.workers() /
          Quantile(seconds, 0.5);
 }
 

@@ -57,6 +57,7 @@ class Probe {
 
  private:
   double RunLoop(const PeakLoop& loop, std::int64_t rounds);
+  std::int64_t RoundsFor(const PeakLoop& loop);
 
   Executor& executor_;
   ReadLoop read_ = nullptr;

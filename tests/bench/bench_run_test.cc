@@ -33,12 +33,23 @@ void ExpectMeasured(const CaseResult& result) {
   EXPECT_GT(result.judgement().share, 0);
 }
 
+GemmPlan TinyPlan(const WeightFormat& format) {
+  GemmPlan plan;
+  plan.shape.name = "tiny";
+  plan.shape.n = 20;
+  plan.shape.k = 33;
+  plan.format = format;
+  plan.max_rows = 3;
+  plan.working_set = 10000;
+  return plan;
+}
+
 TEST(GemmBench, RunsOnEveryTableAndFormat) {
   const CpuInfo cpu = DetectCpu();
   const auto pool = MakeThreadPool(2);
   Probe probe(*pool, cpu);
   for (const WeightFormat& format : WeightFormats()) {
-    GemmBench bench = Need(GemmBench::Create({{"tiny", 20, 33}, format, 3, 10000}, *pool));
+    GemmBench bench = Need(GemmBench::Create(TinyPlan(format), *pool));
     for (const Isa isa : kIsas) {
       if (!cpu.Has(isa)) continue;
       const CaseResult result = bench.Run(probe, isa, 3, kFew);
@@ -60,7 +71,7 @@ TEST(GemmBench, RunsOnEveryTableAndFormat) {
 TEST(GemmBench, GoesRoundTheCopies) {
   const auto pool = MakeThreadPool(2);
   for (const WeightFormat& format : WeightFormats()) {
-    const GemmPlan plan{{"tiny", 20, 33}, format, 3, 10000};
+    const GemmPlan plan = TinyPlan(format);
     GemmBench bench = Need(GemmBench::Create(plan, *pool));
     const ops::PackedMatrix first = bench.NextCopy();
     std::vector<float> values(33);
@@ -84,7 +95,7 @@ TEST(GemmBench, GoesRoundTheCopies) {
 }
 
 TEST(GemmBench, PlansWhatItAllocates) {
-  const GemmPlan plan{{"tiny", 20, 33}, WeightFormats()[1], 3, 10000};
+  const GemmPlan plan = TinyPlan(WeightFormats()[1]);
   const std::int64_t copy = ops::PackedBytes(ops::PackedFormat::kBF16, 20, 33);
   EXPECT_GE(GemmBench::PlannedBytes(plan, 2), 10000);
   GemmPlan more = plan;

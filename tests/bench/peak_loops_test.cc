@@ -34,7 +34,7 @@ const PeakData& Data() {
 }
 
 template <class T>
-std::vector<T> Run(const PeakLoop& loop, std::size_t lanes) {
+std::vector<T> Sums(const PeakLoop& loop, std::size_t lanes) {
   const auto sink = std::make_unique<PeakSink>();
   loop.run(kRounds, &Data(), sink.get());
   std::vector<T> out(lanes);
@@ -45,7 +45,7 @@ std::vector<T> Run(const PeakLoop& loop, std::size_t lanes) {
 // `width` lanes a sum; sum i starts at f32[first + i * step].
 void ExpectFma(const PeakLoop& loop, int sums, int width, int step, bool fused) {
   EXPECT_EQ(loop.operations, 2 * sums * width);
-  const std::vector<float> out = Run<float>(loop, static_cast<std::size_t>(sums * width));
+  const std::vector<float> out = Sums<float>(loop, static_cast<std::size_t>(sums * width));
   for (int i = 0; i < sums * width; ++i) {
     const int lane = i % width;
     float sum = Data().f32[2 * width + i / width * step + lane];
@@ -75,7 +75,7 @@ float Bf16At(std::size_t i) { return FloatFromBf16(Data().bf16[i]); }
 TEST(PeakLoops, Bf16) {
   if (!DetectCpu().Has(Isa::kAvx512Bf16)) GTEST_SKIP() << "no AVX-512 BF16 here";
   EXPECT_EQ(kPeakBf16Avx512.operations, 16 * 16 * 2 * 2);
-  const std::vector<float> out = Run<float>(kPeakBf16Avx512, 256);
+  const std::vector<float> out = Sums<float>(kPeakBf16Avx512, 256);
   for (std::size_t i = 0; i < 256; ++i) {
     const std::size_t lane = i % 16;
     double sum = Data().f32[i / 16 + lane];
@@ -88,7 +88,7 @@ TEST(PeakLoops, Int8) {
   const CpuInfo cpu = DetectCpu();
   if (!cpu.Has(Isa::kAvx512) || !cpu.avx512_vnni) GTEST_SKIP() << "no AVX-512 VNNI here";
   EXPECT_EQ(kPeakInt8Avx512.operations, 16 * 16 * 4 * 2);
-  const std::vector<std::int32_t> out = Run<std::int32_t>(kPeakInt8Avx512, 256);
+  const std::vector<std::int32_t> out = Sums<std::int32_t>(kPeakInt8Avx512, 256);
   for (std::size_t i = 0; i < 256; ++i) {
     std::int32_t dot = 0;
     for (std::size_t j = 4 * (i % 16); j < 4 * (i % 16) + 4; ++j) {
@@ -117,7 +117,7 @@ void ExpectTiles(const std::function<double(std::size_t, std::size_t)>& product,
 TEST(PeakLoops, AmxBf16) {
   if (!DetectCpu().Has(Isa::kAmx)) GTEST_SKIP() << "no AMX here";
   EXPECT_EQ(kPeakBf16Amx.operations, 4 * 256 * 32 * 2);
-  const std::vector<float> out = Run<float>(kPeakBf16Amx, 1024);
+  const std::vector<float> out = Sums<float>(kPeakBf16Amx, 1024);
   ExpectTiles(
       [](std::size_t a, std::size_t b) {
         return a % 2 == 0 ? static_cast<double>(Bf16At(a / 2)) * Bf16At(b / 2) : 0;  // a pair of bytes is one number
@@ -129,7 +129,7 @@ TEST(PeakLoops, AmxInt8) {
   const CpuInfo cpu = DetectCpu();
   if (!cpu.Has(Isa::kAmx) || !cpu.amx_int8) GTEST_SKIP() << "no AMX-INT8 here";
   EXPECT_EQ(kPeakInt8Amx.operations, 4 * 256 * 64 * 2);
-  const std::vector<std::int32_t> out = Run<std::int32_t>(kPeakInt8Amx, 1024);
+  const std::vector<std::int32_t> out = Sums<std::int32_t>(kPeakInt8Amx, 1024);
   ExpectTiles(
       [](std::size_t a, std::size_t b) {
         return static_cast<double>(Data().int8[a]) * static_cast<std::int8_t>(Data().int8[b]);

@@ -103,7 +103,11 @@ TEST(PeakFor, IsTheInstructionThatTheKernelsUse) {
 }
 
 TEST(GemmPlan, CopiesPassTheWorkingSet) {
-  GemmPlan plan{{"", 16, 32}, Bf16(), 1, 0};  // 1 KiB
+  GemmPlan plan;
+  plan.shape.n = 16;
+  plan.shape.k = 32;
+  plan.format = Bf16();  // 1 KiB
+  plan.working_set = 0;
   EXPECT_EQ(plan.copies(), 1);
   plan.working_set = 1024;
   EXPECT_EQ(plan.copies(), 1);
