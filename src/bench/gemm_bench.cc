@@ -12,8 +12,7 @@ namespace {
 // Between copies: each begins at a cache line.
 std::int64_t Stride(const ops::PackedMatrix& w) { return (w.bytes() + 63) / 64 * 64; }
 
-constexpr double kReadBytes = 128 << 20;  // of a measurement of the read rate,
-constexpr int kMostReads = 256;           // or so many copies
+constexpr double kReadSeconds = 8e-3;  // of a measurement of the read rate; one copy at least
 
 }  // namespace
 
@@ -38,6 +37,8 @@ void GemmBench::Place(int workers, Carver* carver) {
   x_ = carver->Take<float>(plan_.max_rows * s.k);
   y_ = carver->Take<float>(plan_.max_rows * s.n);
   scratch_ = carver->Take<std::byte>(workers * ops::kGemmScratch);
+  input_bytes_ = ops::PackedInputBytes(plan_.max_rows, s.k);
+  inputs_ = carver->Take<std::byte>(input_bytes_);
 }
 
 std::int64_t GemmBench::PlannedBytes(const GemmPlan& plan, int workers) {
@@ -70,7 +71,7 @@ ops::PackedMatrix GemmBench::NextCopy() {
 double GemmBench::ReadRate(Probe& probe) {
   double bytes = 0;
   double seconds = 0;
-  for (int i = 0; i < kMostReads && bytes < kReadBytes; ++i) {
+  while (seconds < kReadSeconds) {
     const ops::PackedMatrix w = NextCopy();
     seconds += probe.ReadSeconds({w.data, static_cast<std::size_t>(w.bytes())});
     bytes += static_cast<double>(w.bytes());
@@ -87,7 +88,7 @@ CaseResult GemmBench::Run(Probe& probe, Isa isa, std::int64_t rows, const Repeat
   result.format = plan_.format.name;
   result.working_set = plan_.copies() * Stride(first_);
   result.work = GemmWork(plan_.shape, plan_.format, rows, isa);
-  const ops::GemmContext context{probe.executor(), ops::KernelsFor(isa), scratch_};
+  const ops::GemmContext context{probe.executor(), ops::KernelsFor(isa), scratch_, inputs_, input_bytes_};
   Timed timed;
   timed.run = [&] { ops::Gemm(context, ops::GemmProblem{x_, plan_.shape.k, y_, plan_.shape.n, rows, NextCopy()}); };
   timed.read = [&] { return ReadRate(probe); };

@@ -60,6 +60,8 @@ class GemmBench {
   float* x_ = nullptr;
   float* y_ = nullptr;
   std::byte* scratch_ = nullptr;
+  std::byte* inputs_ = nullptr;
+  std::int64_t input_bytes_ = 0;
   std::int64_t copy_ = 0;
 };
 

@@ -1,7 +1,5 @@
 #include "bench/limits.h"
 
-#include <algorithm>
-
 #include "base/buffer.h"
 #include "bench/random_fill.h"
 #include "bench/random_weights.h"
@@ -10,16 +8,18 @@ namespace mla::bench {
 namespace {
 
 constexpr int kPeakSamples = 5;
-constexpr std::int64_t kFewestReads = 3;
-constexpr std::int64_t kMostReads = 256;
-constexpr std::int64_t kReadBytes = std::int64_t{256} << 20;  // of each size, about
+constexpr int kFewestReads = 3;
+constexpr double kReadSeconds = 0.1;  // of each size
 
 Summary ReadsOf(Probe& probe, std::span<const std::byte> data) {
   std::vector<double> rates;
   const auto size = static_cast<std::int64_t>(data.size());
   probe.ReadSeconds(data);  // into the caches, where it fits one
-  const std::int64_t reads = std::clamp(kReadBytes / size, kFewestReads, kMostReads);
-  for (std::int64_t i = 0; i < reads; ++i) rates.push_back(static_cast<double>(size) / probe.ReadSeconds(data));
+  for (double spent = 0; spent < kReadSeconds || std::ssize(rates) < kFewestReads;) {
+    const double seconds = probe.ReadSeconds(data);
+    rates.push_back(static_cast<double>(size) / seconds);
+    spent += seconds;
+  }
   return Summarise(rates);
 }
 

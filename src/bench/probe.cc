@@ -11,7 +11,6 @@
 namespace mla::bench {
 namespace {
 
-constexpr double kRunSeconds = 4e-3;
 constexpr int kRuns = 3;
 constexpr std::int64_t kReadTasks = 4;  // a worker: as products are cut
 
@@ -101,8 +100,9 @@ PeakKind PeakFor(Isa isa, ops::PackedFormat format) {
   return PeakKind::kF32Portable;
 }
 
-Probe::Probe(Executor& executor, const CpuInfo& cpu)
+Probe::Probe(Executor& executor, const CpuInfo& cpu, double run_seconds)
     : executor_(executor),
+      run_seconds_(run_seconds),
       read_(FastestRead(cpu)),
       data_(RandomPeakData()),
       sinks_(static_cast<std::size_t>(executor.workers())) {}
@@ -116,13 +116,13 @@ double Probe::RunLoop(const PeakLoop& loop, std::int64_t rounds) {
   return Since(begin);
 }
 
-// So many that a run takes kRunSeconds when nothing disturbs it: the best of a few tries counts.
+// So many that a run takes run_seconds when nothing disturbs it: the best of a few tries counts.
 std::int64_t Probe::RoundsFor(const PeakLoop& loop) {
   std::int64_t rounds = 256;
   for (;;) {
     double seconds = RunLoop(loop, rounds);
     for (int i = 1; i < kRuns; ++i) seconds = std::min(seconds, RunLoop(loop, rounds));
-    if (seconds >= kRunSeconds / 2) return rounds;
+    if (seconds >= run_seconds_) return rounds;
     rounds *= 2;
   }
 }
@@ -135,7 +135,7 @@ double Probe::Operations(PeakKind kind) {
   for (double& s : seconds) s = RunLoop(loop, rounds);
   // Rounds that were chosen while the machine was busy are too few once it is not.
   const std::int64_t measured = rounds;
-  if (*std::min_element(seconds.begin(), seconds.end()) < kRunSeconds / 2) rounds *= 2;
+  if (*std::min_element(seconds.begin(), seconds.end()) < run_seconds_) rounds *= 2;
   return static_cast<double>(loop.operations) * static_cast<double>(measured) * executor_.workers() /
          Quantile(seconds, 0.5);
 }

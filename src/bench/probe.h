@@ -42,11 +42,11 @@ PeakKind PeakFor(Isa isa, ops::PackedFormat format);
 
 class Probe {
  public:
-  // `executor` outlives the probe.
-  Probe(Executor& executor, const CpuInfo& cpu);
+  // `executor` outlives the probe. A run of a peak loop takes `run_seconds` or somewhat more.
+  Probe(Executor& executor, const CpuInfo& cpu, double run_seconds = 2e-3);
 
-  // Operations a second of all threads together, a multiply-add being two: the median of three runs of a few
-  // milliseconds. Precondition: the machine has the instruction.
+  // Operations a second of all threads together, a multiply-add being two: the median of three runs. Precondition: the
+  // machine has the instruction.
   double Operations(PeakKind kind);
 
   // Reads `data` (a multiple of 64 bytes) once, shared out as a product's weights are, by the widest loads there are.
@@ -60,6 +60,7 @@ class Probe {
   std::int64_t RoundsFor(const PeakLoop& loop);
 
   Executor& executor_;
+  double run_seconds_;
   ReadLoop read_ = nullptr;
   std::unique_ptr<PeakData> data_;
   std::vector<PeakSink> sinks_;                    // one a worker

@@ -20,6 +20,7 @@ namespace {
 using testing::Need;
 
 constexpr Repeats kFew = {0, 1};
+constexpr double kRunSeconds = 1e-5;  // of a peak loop
 
 void ExpectMeasured(const CaseResult& result) {
   const Summary& s = result.measured.seconds;
@@ -47,7 +48,7 @@ GemmPlan TinyPlan(const WeightFormat& format) {
 TEST(GemmBench, RunsOnEveryTableAndFormat) {
   const CpuInfo cpu = DetectCpu();
   const auto pool = MakeThreadPool(2);
-  Probe probe(*pool, cpu);
+  Probe probe(*pool, cpu, kRunSeconds);
   for (const WeightFormat& format : WeightFormats()) {
     GemmBench bench = Need(GemmBench::Create(TinyPlan(format), *pool));
     for (const Isa isa : kIsas) {
@@ -112,7 +113,7 @@ contract::ModelConfig TinyConfig(bool shared) {
 TEST(MoeBench, RunsOnEveryTable) {
   const CpuInfo cpu = DetectCpu();
   const auto pool = MakeThreadPool(2);
-  Probe probe(*pool, cpu);
+  Probe probe(*pool, cpu, kRunSeconds);
   for (const bool shared : {true, false}) {
     const contract::ModelConfig config = TinyConfig(shared);
     const contract::MoeConfig& moe = *config.moe;
@@ -139,7 +140,7 @@ TEST(MoeBench, RunsOnEveryTable) {
 TEST(MeasureLimits, HasEveryPeakAndSize) {
   const CpuInfo cpu = DetectCpu();
   const auto pool = MakeThreadPool(1);
-  Probe probe(*pool, cpu);
+  Probe probe(*pool, cpu, kRunSeconds);
   const std::vector<std::int64_t> sizes = {64, 4096};
   const MachineLimits limits = Need(MeasureLimits(probe, cpu, sizes));
   EXPECT_EQ(limits.peaks.size(), MachinePeaks(cpu).size());

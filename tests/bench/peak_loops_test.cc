@@ -171,7 +171,7 @@ TEST(ReadLoops, ReadEveryWordOnce) {
 TEST(Probe, HasARateForWhatTheMachineHas) {
   const auto pool = MakeThreadPool(2);
   const CpuInfo cpu = DetectCpu();
-  Probe probe(*pool, cpu);
+  Probe probe(*pool, cpu, 1e-5);
   const std::vector<PeakKind> kinds = MachinePeaks(cpu);
   EXPECT_EQ(kinds.front(), PeakKind::kF32Portable);
   for (const PeakKind kind : kinds) {
