@@ -5,6 +5,7 @@
 #include <random>
 
 #include "base/check.h"
+#include "base/parallel.h"
 #include "bench/measure.h"
 #include "mla/dtypes.h"
 
@@ -144,7 +145,8 @@ double Probe::ReadSeconds(std::span<const std::byte> data) {
   const auto lines = static_cast<std::int64_t>(data.size() / 64);
   const std::int64_t tasks = executor_.workers() * kReadTasks;
   const auto begin = std::chrono::steady_clock::now();
-  ParallelFor(executor_, tasks, [&](std::int64_t task, int worker) {
+  const auto multiply_adds = static_cast<double>(data.size()) / 2;  // of one row with bf16 weights
+  ParallelForWork(executor_, tasks, multiply_adds, [&](std::int64_t task, int worker) {
     const std::int64_t first = lines * task / tasks * 64;
     const std::int64_t end = lines * (task + 1) / tasks * 64;
     read_(reinterpret_cast<const char*>(data.data()) + first, end - first, &sinks_[static_cast<std::size_t>(worker)]);

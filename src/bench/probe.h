@@ -49,8 +49,8 @@ class Probe {
   // machine has the instruction.
   double Operations(PeakKind kind);
 
-  // Reads `data` (a multiple of 64 bytes) once, shared out as a product's weights are, by the widest loads there are.
-  // Returns seconds.
+  // Reads `data` (a multiple of 64 bytes) once, shared out as a product's weights are (by one thread where they are
+  // few), by the widest loads there are. Returns seconds.
   double ReadSeconds(std::span<const std::byte> data);
 
   Executor& executor() const { return executor_; }

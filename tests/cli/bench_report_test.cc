@@ -135,9 +135,11 @@ TEST(BenchReport, CsvIsTheJsonsCases) {
       const Json& value = f < 3 ? j[rows[0][f]] : c[rows[0][f]];
       const std::string& field = rows[i + 1][f];
       SCOPED_TRACE(rows[0][f]);
-      if (value.is_null()) EXPECT_EQ(field, "");
-      if (value.is_string()) EXPECT_EQ(field, value.get<std::string>());
-      if (value.is_number()) EXPECT_EQ(std::stod(field), value.get<double>());
+      if (value.is_number()) {
+        EXPECT_EQ(std::stod(field), value.get<double>());
+      } else {
+        EXPECT_EQ(field, value.is_null() ? "" : value.get<std::string>());
+      }
     }
   }
 }

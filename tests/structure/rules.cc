@@ -431,7 +431,7 @@ Complaints CheckNoMachinePaths(const Tree& tree) {
 }
 
 Complaints CheckKernelIncludes(const Tree& tree) {
-  static const std::set<std::string> kPlain = {"stdint.h", "stddef.h", "immintrin.h", "arm_neon.h"};
+  static const std::set<std::string> kPlain = {"stdint.h", "stddef.h", "string.h", "immintrin.h", "arm_neon.h"};
   Complaints complaints;
   std::set<std::string> seen;
   const std::function<void(const std::string&, const std::string&)> visit = [&](const std::string& path,
