@@ -17,7 +17,7 @@ constexpr double kReadSeconds = 8e-3;  // of a measurement of the read rate; one
 }  // namespace
 
 std::int64_t GemmPlan::copies() const {
-  const std::int64_t bytes = ops::PackedBytes(format.format, shape.n, shape.k);
+  const std::int64_t bytes = ShapeOf(format, shape.n, shape.k).bytes();
   return std::max<std::int64_t>(1, (working_set + bytes - 1) / bytes);
 }
 
@@ -25,15 +25,15 @@ Work GemmWork(const WeightShape& shape, const WeightFormat& format, std::int64_t
   Work work;
   work.operations = 2.0 * static_cast<double>(rows) * static_cast<double>(shape.n) * static_cast<double>(shape.k);
   work.peak = PeakFor(isa, format.format);
-  work.bytes = static_cast<double>(ops::PackedBytes(format.format, shape.n, shape.k));
+  work.bytes = static_cast<double>(ShapeOf(format, shape.n, shape.k).bytes());
   return work;
 }
 
 void GemmBench::Place(int workers, Carver* carver) {
   const WeightShape& s = plan_.shape;
-  first_ = {plan_.format.format, s.n, s.k, nullptr};
+  first_ = ShapeOf(plan_.format, s.n, s.k);
   first_.data = carver->Take<std::byte>(Stride(first_) * plan_.copies());
-  source_ = PlaceSource(plan_.format, s.n, s.k, carver);
+  source_ = carver->Take<std::byte>(SourceBytes(plan_.format, s.n, s.k));
   x_ = carver->Take<float>(plan_.max_rows * s.k);
   y_ = carver->Take<float>(plan_.max_rows * s.n);
   scratch_ = carver->Take<std::byte>(workers * ops::kGemmScratch);

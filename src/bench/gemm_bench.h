@@ -17,8 +17,8 @@
 
 namespace mla::bench {
 
-// Bytes of weights that a case passes over before it reads one again, unless asked otherwise: past any last-level cache
-// of today.
+// Bytes of weights that a case passes over before it reads one again, unless asked otherwise: past most last-level
+// caches.
 inline constexpr std::int64_t kStreamed = std::int64_t{1} << 30;
 
 struct GemmPlan {

@@ -16,8 +16,7 @@ namespace {
 
 // Matrices of an MLP, without memory.
 weights::Mlp Shape(const WeightFormat& format, std::int64_t hidden, std::int64_t intermediate) {
-  return {
-      intermediate, {format.format, 2 * intermediate, hidden, nullptr}, {format.format, hidden, intermediate, nullptr}};
+  return {intermediate, ShapeOf(format, 2 * intermediate, hidden), ShapeOf(format, hidden, intermediate)};
 }
 
 std::int64_t Bytes(const weights::Mlp& mlp) { return mlp.gate_up.bytes() + mlp.down.bytes(); }
@@ -47,7 +46,7 @@ Work MoeWork(const contract::MoeConfig& moe, std::int64_t hidden, const WeightFo
   work.f32_peak = PeakFor(isa, ops::PackedFormat::kF32);
   std::int64_t bytes = experts * Bytes(Shape(format, hidden, moe.moe_intermediate_size));
   if (shared > 0) bytes += Bytes(Shape(format, hidden, shared));
-  bytes += ops::PackedBytes(ops::PackedFormat::kF32, moe.n_routed_experts, hidden);
+  bytes += ShapeOf(RouterFormat(), moe.n_routed_experts, hidden).bytes();
   work.bytes = static_cast<double>(bytes);
   return work;
 }
@@ -59,7 +58,7 @@ void MoeBench::Place(int workers, Carver* carver) {
   const std::int64_t begin = carver->used();
   weights_ = carver->Take<std::byte>(0);
   weights::Moe& moe = layer_.moe.emplace();
-  moe.router = {ops::PackedFormat::kF32, m.n_routed_experts, hidden, nullptr};
+  moe.router = ShapeOf(RouterFormat(), m.n_routed_experts, hidden);
   moe.router.data = carver->Take<std::byte>(moe.router.bytes());
   moe.experts.assign(static_cast<std::size_t>(m.n_routed_experts),
                      Shape(plan_.format, hidden, m.moe_intermediate_size));
@@ -67,8 +66,10 @@ void MoeBench::Place(int workers, Carver* carver) {
   if (shared > 0) PlaceMlp(&moe.shared.emplace(Shape(plan_.format, hidden, shared)), carver);
   weight_bytes_ = carver->used() - begin;
   other_ = carver->Take<std::byte>(plan_.working_set);
-  const std::int64_t widest = std::max(2 * std::max(m.moe_intermediate_size, shared), m.n_routed_experts);
-  source_ = PlaceSource(RouterFormat(), widest, hidden, carver);  // fp32: no format's source is larger
+  const std::int64_t widest = 2 * std::max(m.moe_intermediate_size, shared);
+  source_ = carver->Take<std::byte>(
+      std::max({SourceBytes(RouterFormat(), m.n_routed_experts, hidden), SourceBytes(plan_.format, widest, hidden),
+                SourceBytes(plan_.format, hidden, widest / 2)}));
   norm_ = carver->Take<float>(hidden);
   bias_ = carver->Take<float>(m.n_routed_experts);
   x_ = carver->Take<float>(plan_.max_rows * hidden);

@@ -25,10 +25,13 @@ std::span<const WeightFormat> WeightFormats();
 // The one of that name.
 std::optional<WeightFormat> FindWeightFormat(std::string_view name);
 
-// Memory that a source of a matrix [n, k] takes while it is packed.
-std::byte* PlaceSource(const WeightFormat& format, std::int64_t n, std::int64_t k, Carver* carver);
+// A matrix [n, k] kept so, without memory.
+ops::PackedMatrix ShapeOf(const WeightFormat& format, std::int64_t n, std::int64_t k);
 
-// Fills `w` with normal numbers of variance 1 / k, drawn into `source` (PlaceSource's) and packed, by all threads.
+// Bytes of memory that FillWeights draws a matrix [n, k] into.
+std::int64_t SourceBytes(const WeightFormat& format, std::int64_t n, std::int64_t k);
+
+// Fills `w` with normal numbers of variance 1 / k, drawn into `source` [SourceBytes] and packed, by all threads.
 void FillWeights(const WeightFormat& format, std::byte* source, const ops::PackedMatrix& w, Executor& executor);
 // The same bytes again, elsewhere.
 void CopyWeights(const ops::PackedMatrix& from, std::byte* to, Executor& executor);

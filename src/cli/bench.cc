@@ -34,10 +34,11 @@ Status Fits(std::int64_t needed, std::string_view flags) {
 }
 
 // The instruction set asked for, or the fastest that passes its self-test.
-Result<Isa> ChooseIsa(const CpuInfo& cpu, const std::string& name) {
+Result<Isa> ChooseIsa(const CpuInfo& cpu, const std::string& name, const Log& log) {
   MLA_RETURN_IF_ERROR(SelectIsa(cpu, name));
   MLA_ASSIGN_OR_RETURN(const attention::KernelChoice choice,
                        attention::ChooseKernels(attention::MachineKernels(cpu), name));
+  WarnOfRejectedKernels(choice.rejected, IsaName(choice.kernels.isa), log);
   return choice.kernels.isa;
 }
 
@@ -82,7 +83,9 @@ Result<int> RunPeak(const BenchOptions& o, const Log& log) {
   bench::Probe probe(*pool, cpu);
   BenchReport report{"peak", {cpu.model, "", pool->workers()}, {}, {}};
   Output output(o, &report);
-  MLA_ASSIGN_OR_RETURN(report.limits, bench::MeasureLimits(probe, cpu, bench::ReadSizes(working_set)));
+  std::vector<std::int64_t> sizes;
+  if (working_set > 0) sizes = bench::ReadSizes(working_set);
+  MLA_ASSIGN_OR_RETURN(report.limits, bench::MeasureLimits(probe, cpu, sizes));
   MLA_RETURN_IF_ERROR(output.Limits());
   MLA_RETURN_IF_ERROR(output.End());
   return kDone;
@@ -93,7 +96,7 @@ template <class Bench, class Job>
 Result<int> RunJobs(const char* what, const BenchOptions& o, const std::vector<Job>& jobs, const Log& log) {
   const InterruptScope interrupt;
   const CpuInfo cpu = DetectCpu();
-  MLA_ASSIGN_OR_RETURN(const Isa isa, ChooseIsa(cpu, o.kernels));
+  MLA_ASSIGN_OR_RETURN(const Isa isa, ChooseIsa(cpu, o.kernels, log));
   MLA_ASSIGN_OR_RETURN(const std::int64_t working_set, WorkingSetOf(o));
   const int threads = ThreadCount(o, log);
   std::int64_t needed = working_set;

@@ -168,7 +168,7 @@ std::string BenchLimitsText(const bench::MachineLimits& limits) {
 }
 
 std::string BenchTableHead() {
-  return fmt::format("{:<30}{:>5} {:>7} {:>7} {:>8}{:>8}{:>11} {:<23}{:>9}{:>8}{:>9}{:>8}  {:<8}{:>5}\n", "case", "M",
+  return fmt::format("{:<33}{:>5} {:>7} {:>7} {:>8}{:>8}{:>11} {:<23}{:>9}{:>8}{:>9}{:>8}  {:<8}{:>5}\n", "case", "M",
                      "N", "K", "experts", "weights", "us", "[p10 to p90]", "GFLOP/s", "GB/s", "peak", "read", "bound",
                      "share");
 }
@@ -178,7 +178,7 @@ std::string BenchTableLine(const bench::CaseResult& c) {
   const bench::Judgement j = c.judgement();
   const bench::Summary& s = c.measured.seconds;
   return fmt::format(
-      "{:<30}{:>5} {:>7} {:>7} {:>8}{:>8}{:>11.1f} {:<23}{:>9.1f}{:>8.1f}{:>9.1f}{:>8.1f}  {:<8}{:>5.2f}\n", c.name,
+      "{:<33}{:>5} {:>7} {:>7} {:>8}{:>8}{:>11.1f} {:<23}{:>9.1f}{:>8.1f}{:>9.1f}{:>8.1f}  {:<8}{:>5.2f}\n", c.name,
       c.rows, or_dash(c.n), or_dash(c.k), or_dash(c.experts), c.format, s.median * 1e6,
       fmt::format("[{:.1f} to {:.1f}]", s.p10 * 1e6, s.p90 * 1e6), c.operations() / s.median / 1e9,
       c.work.bytes / s.median / 1e9, c.measured.rates.peak / 1e9, c.measured.rates.read / 1e9,
