@@ -39,8 +39,7 @@ void ProjectAndStore(const MlaContext& context, const weights::Layer& layer, con
     context.kernels.rms_norm(ws.x + row * hidden, layer.input_norm, static_cast<float>(c.rms_norm_eps),
                              ws.normed + row * hidden, hidden);
   });
-  ops::Gemm(context.gemm(),
-            ops::GemmProblem{ws.normed, hidden, ws.q_a_kv_a, a_width, rows, a.q_a_kv_a});
+  ops::Gemm(context.gemm(), ops::GemmProblem{ws.normed, hidden, ws.q_a_kv_a, a_width, rows, a.q_a_kv_a});
 
   // Without q_lora_rank the queries lie beside the latent already; they move to q so that both cases go on alike.
   ParallelFor(context.executor, rows, [&](std::int64_t row, int /*worker*/) {

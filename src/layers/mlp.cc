@@ -14,13 +14,10 @@ void RunDense(const MlpContext& context, const weights::Mlp& mlp, std::int64_t r
   const Workspace& ws = context.ws;
   const std::int64_t hidden = context.config.hidden_size;
   const std::int64_t i = mlp.intermediate_size;
-  ops::Gemm(context.gemm(),
-            ops::GemmProblem{ws.normed, hidden, ws.gate_up, 2 * i, rows, mlp.gate_up});
-  ParallelFor(context.executor, rows, [&](std::int64_t row, int /*worker*/) {
-    float* gate = ws.gate_up + row * 2 * i;
-    context.kernels.silu_mul(gate, gate + i, gate, i);
-  });
-  ops::GemmProblem down{ws.gate_up, 2 * i, ws.x, hidden, rows, mlp.down};
+  ops::GemmProblem gate_up{ws.normed, hidden, ws.activated, i, rows, mlp.gate_up};
+  gate_up.swiglu = i;
+  ops::Gemm(context.gemm(), gate_up);
+  ops::GemmProblem down{ws.activated, i, ws.x, hidden, rows, mlp.down};
   down.add = true;
   down.scale = static_cast<float>(context.config.residual_scale);
   ops::Gemm(context.gemm(), down);
@@ -77,7 +74,7 @@ void Route(const MlpContext& context, const weights::Moe& moe, std::int64_t laye
 }
 
 // The chosen experts' results, each (token, slot) to its own row of slot_out. Every expert's weights are read once.
-void RunExperts(const MlpContext& context, const weights::Moe& moe, std::int64_t rows) {
+void RunExperts(const MlpContext& context, const weights::Moe& moe) {
   const Workspace& ws = context.ws;
   const contract::MoeConfig& m = *context.config.moe;
   const std::int64_t hidden = context.config.hidden_size;
@@ -88,15 +85,12 @@ void RunExperts(const MlpContext& context, const weights::Moe& moe, std::int64_t
     const std::int64_t count = ws.expert_begin[e + 1] - begin;
     if (count == 0) continue;
     ops::GemmProblem& p = ws.products[products++];
-    p = ops::GemmProblem{ws.normed, hidden, ws.gate_up + begin * 2 * i,
-                         2 * i,     count,  moe.experts[static_cast<std::size_t>(e)].gate_up};
+    p = ops::GemmProblem{ws.normed, hidden, ws.activated + begin * i,
+                         i,         count,  moe.experts[static_cast<std::size_t>(e)].gate_up};
     p.x_rows = ws.sorted_token + begin;
+    p.swiglu = i;
   }
   ops::Gemm(context.gemm(), std::span<const ops::GemmProblem>(ws.products, products));
-  ParallelFor(context.executor, rows * m.num_experts_per_tok, [&](std::int64_t row, int /*worker*/) {
-    float* gate = ws.gate_up + row * 2 * i;
-    context.kernels.silu_mul(gate, gate + i, gate, i);
-  });
   products = 0;
   for (std::int64_t e = 0; e < m.n_routed_experts; ++e) {
     const std::int64_t begin = ws.expert_begin[e];
@@ -104,7 +98,7 @@ void RunExperts(const MlpContext& context, const weights::Moe& moe, std::int64_t
     if (count == 0) continue;
     ops::GemmProblem& p = ws.products[products++];
     p = ops::GemmProblem{
-        ws.gate_up + begin * 2 * i, 2 * i, ws.slot_out, hidden, count, moe.experts[static_cast<std::size_t>(e)].down};
+        ws.activated + begin * i, i, ws.slot_out, hidden, count, moe.experts[static_cast<std::size_t>(e)].down};
     p.y_rows = ws.sorted_slot + begin;
   }
   ops::Gemm(context.gemm(), std::span<const ops::GemmProblem>(ws.products, products));
@@ -116,7 +110,7 @@ void RunMoe(const MlpContext& context, const weights::Moe& moe, std::int64_t lay
   const std::int64_t k = context.config.moe->num_experts_per_tok;
   const std::int64_t rows = batch.rows();
   Route(context, moe, layer, batch);
-  RunExperts(context, moe, rows);
+  RunExperts(context, moe);
   if (moe.shared) RunDense(context, *moe.shared, rows);
   const auto scale = static_cast<float>(context.config.residual_scale);
   ParallelFor(context.executor, rows, [&](std::int64_t row, int /*worker*/) {

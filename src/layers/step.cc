@@ -15,11 +15,11 @@ void PlaceWorkspace(const contract::ModelConfig& config, const StepLimits& limit
       carver->Take<float>(t * (config.q_lora_rank.value_or(q_width) + config.kv_lora_rank + config.qk_rope_head_dim));
   out->q = carver->Take<float>(t * q_width);
   out->attended = carver->Take<float>(t * config.num_attention_heads * config.v_head_dim);
-  std::int64_t gate_up = 2 * config.intermediate_size;
+  std::int64_t activated = config.intermediate_size;
   if (config.moe) {
     const contract::MoeConfig& m = *config.moe;
     const std::int64_t k = m.num_experts_per_tok;
-    gate_up = std::max({gate_up, k * 2 * m.moe_intermediate_size, 2 * m.moe_intermediate_size * m.n_shared_experts});
+    activated = std::max({activated, k * m.moe_intermediate_size, m.moe_intermediate_size * m.n_shared_experts});
     out->slot_out = carver->Take<float>(t * k * config.hidden_size);
     out->router_logits = carver->Take<float>(t * m.n_routed_experts);
     out->router_scratch = carver->Take<float>(limits.workers * ops::RouteScratch(m.n_routed_experts, m.n_group));
@@ -30,7 +30,7 @@ void PlaceWorkspace(const contract::ModelConfig& config, const StepLimits& limit
     out->expert_begin = carver->Take<std::int32_t>(m.n_routed_experts + 1);
     out->products = carver->Take<ops::GemmProblem>(m.n_routed_experts + 1);
   }
-  out->gate_up = carver->Take<float>(t * gate_up);
+  out->activated = carver->Take<float>(t * activated);
   out->gemm_scratch = carver->Take<std::byte>(limits.workers * ops::kGemmScratch);
 }
 

@@ -40,6 +40,7 @@ Cut ChooseCut(std::span<const GemmProblem> problems, int workers) {
   std::int64_t panels = 0;
   std::int64_t rows = 1;
   for (const GemmProblem& p : problems) {
+    MLA_DCHECK(p.swiglu == 0 || (p.w.n == SwigluRows(p.swiglu) && !p.add && p.scale == 1));
     panels += Panels(p.w.n);
     rows = std::max(rows, p.m);
   }
@@ -49,6 +50,7 @@ Cut ChooseCut(std::span<const GemmProblem> problems, int workers) {
   if (cut.panels_per_task > kPanelGroup / 2) {
     cut.panels_per_task = (cut.panels_per_task + kPanelGroup - 1) / kPanelGroup * kPanelGroup;
   }
+  cut.panels_per_task = (cut.panels_per_task + 1) / 2 * 2;  // pairs of panels stay together
   cut.rows_per_task = rows;
   if (panels < wanted * kPanelGroup && rows > kRowBlock) {
     cut.panels_per_task = std::max<std::int64_t>(cut.panels_per_task, kPanelGroup);
@@ -68,7 +70,7 @@ void RunTask(const GemmContext& context, const GemmProblem& p, const Cut& cut, s
   block.ldy = p.ldy;
   block.y_rows = p.y_rows;
   block.panels = p.w.data;
-  block.n = p.w.n;
+  block.n = p.swiglu > 0 ? p.swiglu : p.w.n;
   block.k = p.w.k;
   block.row_begin = row_task * cut.rows_per_task;
   block.row_end = std::min(p.m, block.row_begin + cut.rows_per_task);
@@ -76,6 +78,7 @@ void RunTask(const GemmContext& context, const GemmProblem& p, const Cut& cut, s
   block.panel_end = std::min(Panels(p.w.n), block.panel_begin + cut.panels_per_task);
   block.add = p.add;
   block.scale = p.scale;
+  block.swiglu = p.swiglu > 0;
   block.scratch = context.scratch + worker * kGemmScratch;
   (p.w.format == PackedFormat::kF32 ? context.kernels.gemm_f32 : context.kernels.gemm_bf16)(block);
 }
