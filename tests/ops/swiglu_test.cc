@@ -1,6 +1,7 @@
 // Gate and up projections as one product that ends in silu(gate) * up: the bits of the two sums stored and silu_mul.
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -42,9 +43,9 @@ struct Shape {
 // One MLP's first half: weights both ways, rows of x, and the two-step result of the most rows.
 class Case {
  public:
-  Case(Isa isa, PackedFormat format, Shape shape, std::int64_t rows)
-      : kernels_(ops::KernelsFor(isa)), shape_(shape), x_(testing::RandomFloats(rows * shape.k, 31)) {
-    // Sums from about -30 to 30: silu on both sides of where it bends, and where it is 0.
+  Case(const ops::OpKernels& kernels, testing::Products& product, PackedFormat format, Shape shape, std::int64_t rows)
+      : product_(product), shape_(shape), x_(testing::RandomFloats(rows * shape.k, 31)) {
+    // Sums of both signs, beyond 30 where k is large: silu where it bends and where it is all but 0.
     const auto gate = testing::RandomFloats(shape.width * shape.k, 32);
     const auto up = testing::RandomFloats(shape.width * shape.k, 33);
     const Packed gate_alone = testing::Pack(format, gate, shape.width, shape.k);
@@ -53,8 +54,6 @@ class Case {
     const auto size = static_cast<std::size_t>(rows * shape.width);
     two_steps_.resize(size);
     std::vector<float> ups(size);
-    const auto pool = MakeThreadPool(1);
-    testing::Products product(*pool, kernels_);
     product({.x = x_.data(),
              .ldx = shape.k,
              .y = two_steps_.data(),
@@ -64,27 +63,26 @@ class Case {
     product({.x = x_.data(), .ldx = shape.k, .y = ups.data(), .ldy = shape.width, .m = rows, .w = up_alone.matrix});
     for (std::int64_t r = 0; r < rows; ++r) {
       float* row = two_steps_.data() + r * shape.width;
-      kernels_.silu_mul(row, ups.data() + r * shape.width, row, shape.width);
+      kernels.silu_mul(row, ups.data() + r * shape.width, row, shape.width);
     }
   }
 
   // m rows from row `first` on, to y [m, width] at stride width + 3, with guards between.
-  void ExpectFusedIsTheSame(Executor& executor, std::int64_t first, std::int64_t m) const {
+  void ExpectFusedIsTheSame(std::int64_t first, std::int64_t m) const {
     constexpr float kGuard = -77;
     const std::int64_t ldy = shape_.width + 3;
     std::vector<float> y(static_cast<std::size_t>(m * ldy), kGuard);
-    testing::Products(executor, kernels_)({.x = x_.data() + first * shape_.k,
-                                           .ldx = shape_.k,
-                                           .y = y.data(),
-                                           .ldy = ldy,
-                                           .m = m,
-                                           .w = fused_.matrix,
-                                           .swiglu = shape_.width});
+    product_({.x = x_.data() + first * shape_.k,
+              .ldx = shape_.k,
+              .y = y.data(),
+              .ldy = ldy,
+              .m = m,
+              .w = fused_.matrix,
+              .swiglu = shape_.width});
     for (std::int64_t r = 0; r < m; ++r) {
       const float* row = y.data() + r * ldy;
       ASSERT_TRUE(testing::SameBits(row, two_steps_.data() + (first + r) * shape_.width, shape_.width))
-          << "width " << shape_.width << " k " << shape_.k << " m " << m << " row " << r << " workers "
-          << executor.workers();
+          << "width " << shape_.width << " k " << shape_.k << " m " << m << " row " << r;
       for (std::int64_t i = shape_.width; i < ldy; ++i) ASSERT_EQ(row[i], kGuard) << "row " << r;
     }
   }
@@ -94,26 +92,28 @@ class Case {
   const std::vector<float>& two_steps() const { return two_steps_; }
 
  private:
-  const ops::OpKernels& kernels_;
+  testing::Products& product_;
   Shape shape_;
   std::vector<float> x_;
   Packed fused_;
   std::vector<float> two_steps_;  // [rows, width]
 };
 
-class SwigluTest : public ::testing::TestWithParam<Isa> {};
+class SwigluTest : public ::testing::TestWithParam<Isa> {
+ protected:
+  const ops::OpKernels& kernels_ = ops::KernelsFor(GetParam());
+  std::unique_ptr<Executor> pool_ = MakeThreadPool(2);
+  testing::Products product_{*pool_, kernels_};
+};
 
 TEST_P(SwigluTest, HasTheBitsOfTwoSteps) {
   for (const PackedFormat format : testing::kFormats) {
     // Below a panel, whole panels, tails; pairs of panels left over from every kernel's group; k odd and past a tile.
     for (const Shape shape : {Shape{1, 5}, Shape{7, 64}, Shape{16, 33}, Shape{31, 32}, Shape{48, 7}, Shape{100, 71},
                               Shape{257, 130}, Shape{16, 0}}) {
-      const Case c(GetParam(), format, shape, 40);
-      for (const int threads : {1, 2, 3}) {
-        const auto pool = MakeThreadPool(threads);
-        for (const std::int64_t m : {1, 2, 3, 4, 5, 6, 7, 16, 17, 32, 33, 40}) c.ExpectFusedIsTheSame(*pool, 0, m);
-        c.ExpectFusedIsTheSame(*pool, 39, 1);
-      }
+      const Case c(kernels_, product_, format, shape, 40);
+      for (const std::int64_t m : {1, 2, 3, 5, 6, 7, 17, 33, 40}) c.ExpectFusedIsTheSame(0, m);
+      c.ExpectFusedIsTheSame(39, 1);
     }
   }
 }
@@ -121,11 +121,10 @@ TEST_P(SwigluTest, HasTheBitsOfTwoSteps) {
 // Beyond every kernel's blocks of rows, and of k.
 TEST_P(SwigluTest, HasTheBitsOfTwoStepsForManyRows) {
   for (const PackedFormat format : testing::kFormats) {
-    const auto pool = MakeThreadPool(2);
-    const Case tall(GetParam(), format, {83, 31}, 1000);
-    for (const std::int64_t m : {96, 97, 512, 513, 1000}) tall.ExpectFusedIsTheSame(*pool, 0, m);
-    const Case deep(GetParam(), format, {40, 4200}, 35);
-    for (const std::int64_t m : {1, 35}) deep.ExpectFusedIsTheSame(*pool, 0, m);
+    const Case tall(kernels_, product_, format, {83, 31}, 1000);
+    for (const std::int64_t m : {96, 97, 512, 513, 1000}) tall.ExpectFusedIsTheSame(0, m);
+    const Case deep(kernels_, product_, format, {40, 4200}, 35);
+    for (const std::int64_t m : {1, 35}) deep.ExpectFusedIsTheSame(0, m);
   }
 }
 
@@ -136,9 +135,8 @@ TEST_P(SwigluTest, GathersAndScattersInManyProblems) {
   constexpr std::int64_t kRows = 30;
   const std::vector<std::int32_t> from = {29, 3, 3, 11, 0, 17, 8, 8, 21};
   const std::vector<std::int32_t> to = {2, 0, 7, 5, 9, 1, 4, 8, 3};
-  const auto pool = MakeThreadPool(2);
   for (const PackedFormat format : testing::kFormats) {
-    const Case c(GetParam(), format, {kWidth, kK}, kRows);
+    const Case c(kernels_, product_, format, {kWidth, kK}, kRows);
     std::vector<float> y(10 * kWidth, kQuietNan);
     std::vector<ops::GemmProblem> problems;
     for (const auto& [begin, count] : {std::pair{0, 1}, {1, 0}, {1, 6}, {7, 2}}) {
@@ -152,7 +150,7 @@ TEST_P(SwigluTest, GathersAndScattersInManyProblems) {
                           .y_rows = to.data() + begin,
                           .swiglu = kWidth});
     }
-    testing::Products(*pool, ops::KernelsFor(GetParam()))(problems);
+    product_(problems);
     for (std::size_t i = 0; i < from.size(); ++i) {
       EXPECT_TRUE(testing::SameBits(y.data() + to[i] * kWidth, c.two_steps().data() + from[i] * kWidth, kWidth)) << i;
     }
