@@ -19,7 +19,7 @@ void PlaceWorkspace(const contract::ModelConfig& config, const StepLimits& limit
   if (config.moe) {
     const contract::MoeConfig& m = *config.moe;
     const std::int64_t k = m.num_experts_per_tok;
-    activated = std::max({activated, k * m.moe_intermediate_size, m.moe_intermediate_size * m.n_shared_experts});
+    activated = std::max(activated, (k + m.n_shared_experts) * m.moe_intermediate_size);
     out->slot_out = carver->Take<float>(t * k * config.hidden_size);
     out->router_logits = carver->Take<float>(t * m.n_routed_experts);
     out->router_scratch = carver->Take<float>(limits.workers * ops::RouteScratch(m.n_routed_experts, m.n_group));

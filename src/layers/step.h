@@ -38,7 +38,7 @@ struct Workspace {
   float* q_a_kv_a = nullptr;             // [T, Q + R + P], or [T, H (N+P) + R + P]
   float* q = nullptr;                    // [T, H (N+P)]
   float* attended = nullptr;             // [T, H V]
-  float* activated = nullptr;            // [max(T * I, T * K * I_moe)]: silu(gate) * up
+  float* activated = nullptr;            // [T * max(I, (K + shared experts) * I_moe)]: silu(gate) * up
   float* slot_out = nullptr;             // [T * K, hidden]: one row for each (token, chosen expert)
   float* router_logits = nullptr;        // [T, E]
   float* router_scratch = nullptr;       // [RouteScratch] a worker
