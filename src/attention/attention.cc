@@ -1,5 +1,6 @@
 #include "mla/attention.h"
 
+#include <algorithm>
 #include <vector>
 
 #include <fmt/format.h>
@@ -19,7 +20,16 @@ struct Workspace {
   MhaWorkspace mha;
   std::vector<Scratch> scratch;
   std::byte* gemm_scratch = nullptr;
+  std::byte* gemm_inputs = nullptr;
+  std::int64_t gemm_input_bytes = 0;
 };
+
+// Of a pass's heads, absorbed, and of a piece's latents.
+std::int64_t InputBytes(const MlaAttention::Options& options, const Workspace& ws) {
+  const MlaDims& d = options.dims;
+  const std::int64_t head = ops::PackedInputBytes(ws.absorbed.pass_rows, std::max(d.qk_nope_head_dim, d.kv_lora_rank));
+  return std::max(d.num_attention_heads * head, ops::PackedInputBytes(ws.mha.max_keys, d.kv_lora_rank));
+}
 
 // The one layout that both planning and Create follow.
 void PlaceAll(const MlaAttention::Options& options, Carver* carver, Workspace* out) {
@@ -28,6 +38,8 @@ void PlaceAll(const MlaAttention::Options& options, Carver* carver, Workspace* o
   out->scratch.resize(static_cast<std::size_t>(options.workers));
   for (Scratch& scratch : out->scratch) PlaceScratch(options.dims, carver, &scratch);
   out->gemm_scratch = carver->Take<std::byte>(options.workers * ops::kGemmScratch);
+  out->gemm_input_bytes = InputBytes(options, *out);
+  out->gemm_inputs = carver->Take<std::byte>(out->gemm_input_bytes);
 }
 
 }  // namespace
@@ -97,7 +109,9 @@ void MlaAttention::Run(const CacheLayerView& cache, const KvBWeights& weights,
                                     weights.impl(),
                                     executor,
                                     impl.workspace.scratch.data(),
-                                    impl.workspace.gemm_scratch};
+                                    impl.workspace.gemm_scratch,
+                                    impl.workspace.gemm_inputs,
+                                    impl.workspace.gemm_input_bytes};
   if (absorbed_rows > 0) RunAbsorbed(step, sequences, q, out, lse, impl.workspace.absorbed);
   if (mha_rows > 0) RunMha(step, sequences, q, out, lse, impl.workspace.mha, &impl.counters);
   impl.counters.absorbed_rows += absorbed_rows;

@@ -38,8 +38,10 @@ struct StepContext {
   Executor& executor;
   Scratch* scratch;         // [workers]
   std::byte* gemm_scratch;  // ops::kGemmScratch a worker
+  std::byte* gemm_inputs;   // packed inputs of a region's products
+  std::int64_t gemm_input_bytes;
 
-  ops::GemmContext gemm() const { return {executor, ops, gemm_scratch}; }
+  ops::GemmContext gemm() const { return {executor, ops, gemm_scratch, gemm_inputs, gemm_input_bytes}; }
 };
 
 void PlaceScratch(const MlaDims& dims, Carver* carver, Scratch* out);

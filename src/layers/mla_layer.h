@@ -23,7 +23,7 @@ struct MlaContext {
   Executor& executor;
   const Workspace& ws;
 
-  ops::GemmContext gemm() const { return {executor, kernels, ws.gemm_scratch}; }
+  ops::GemmContext gemm() const { return ws.Gemm(executor, kernels); }
 };
 
 // ws.x [rows, hidden] -> ws.normed, ws.q, and each row's latent and k_pe in its slot of the cache.

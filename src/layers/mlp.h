@@ -20,7 +20,7 @@ struct MlpContext {
   Executor& executor;
   const Workspace& ws;
 
-  ops::GemmContext gemm() const { return {executor, kernels, ws.gemm_scratch}; }
+  ops::GemmContext gemm() const { return ws.Gemm(executor, kernels); }
 };
 
 // In place on ws.x [rows, hidden]; `index` is the layer's. For experts the order of sums is fixed for each token: the

@@ -6,6 +6,29 @@
 
 namespace mla::layers {
 
+namespace {
+
+// Of the product with the largest input; the experts of a step, shared ones too, have theirs side by side, each rounded
+// up to whole tiles.
+std::int64_t InputBytes(const contract::ModelConfig& c, std::int64_t rows) {
+  const std::int64_t widest =
+      std::max({c.hidden_size, c.q_lora_rank.value_or(0), c.intermediate_size, c.num_attention_heads * c.v_head_dim});
+  std::int64_t bytes = ops::PackedInputBytes(rows, widest);
+  if (c.moe) {
+    const contract::MoeConfig& m = *c.moe;
+    const std::int64_t chosen = rows * m.num_experts_per_tok;
+    const std::int64_t padded = chosen + std::min(chosen, m.n_routed_experts) * (ops::kPackRows - 1);
+    const std::int64_t shared = m.n_shared_experts > 0 ? rows : 0;
+    bytes =
+        std::max({bytes, ops::PackedInputBytes(padded, c.hidden_size) + ops::PackedInputBytes(shared, c.hidden_size),
+                  ops::PackedInputBytes(padded, m.moe_intermediate_size) +
+                      ops::PackedInputBytes(shared, m.moe_intermediate_size * m.n_shared_experts)});
+  }
+  return bytes;
+}
+
+}  // namespace
+
 void PlaceWorkspace(const contract::ModelConfig& config, const StepLimits& limits, Carver* carver, Workspace* out) {
   const std::int64_t t = limits.max_rows;
   const std::int64_t q_width = config.num_attention_heads * (config.qk_nope_head_dim + config.qk_rope_head_dim);
@@ -32,6 +55,8 @@ void PlaceWorkspace(const contract::ModelConfig& config, const StepLimits& limit
   }
   out->activated = carver->Take<float>(t * activated);
   out->gemm_scratch = carver->Take<std::byte>(limits.workers * ops::kGemmScratch);
+  out->gemm_input_bytes = InputBytes(config, t);
+  out->gemm_inputs = carver->Take<std::byte>(out->gemm_input_bytes);
 }
 
 }  // namespace mla::layers

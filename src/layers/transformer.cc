@@ -118,7 +118,7 @@ void Transformer::Logits(std::span<const std::int32_t> rows, float* logits, Exec
       weights_.lm_head};
   p.x_rows = rows.data();
   p.scale = static_cast<float>(config_.logit_scale);
-  ops::Gemm({executor, *parts_.kernels, ws_.gemm_scratch}, p);
+  ops::Gemm(ws_.Gemm(executor, *parts_.kernels), p);
 }
 
 }  // namespace mla::layers

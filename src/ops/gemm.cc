@@ -20,48 +20,89 @@ const OpKernels& KernelsFor(Isa isa) {
 
 namespace {
 
-// How a problem is cut: blocks of panels, then blocks of rows where panels alone give too few tasks.
-struct Cut {
-  std::int64_t panels_per_task = 1;
-  std::int64_t rows_per_task = 1;
-
-  std::int64_t PanelTasks(const GemmProblem& p) const {
-    return (Panels(p.w.n) + panels_per_task - 1) / panels_per_task;
-  }
-  std::int64_t RowTasks(const GemmProblem& p) const { return (p.m + rows_per_task - 1) / rows_per_task; }
-  std::int64_t Tasks(const GemmProblem& p) const { return PanelTasks(p) * RowTasks(p); }
-};
-
 constexpr std::int64_t kTasksPerWorker = 4;  // slack for workers that start late
 constexpr std::int64_t kPanelGroup = 8;      // a multiple of every kernel's panel group
-constexpr std::int64_t kRowBlock = 96;       // a multiple of every kernel's row block
+// Rows from which arithmetic outweighs the reading of weights, roughly: 9 with fp32 products, 64 on AMX here.
+constexpr std::int64_t kBusyRows = 16;
+// Up to so many rows each task rounds x for itself: less than another region costs.
+constexpr std::int64_t kRowsPackedAlone = 4;
 
-Cut ChooseCut(std::span<const GemmProblem> problems, int workers) {
-  std::int64_t panels = 0;
-  std::int64_t rows = 1;
-  for (const GemmProblem& p : problems) {
-    MLA_DCHECK(p.swiglu == 0 || (p.w.n == SwigluRows(p.swiglu) && !p.add && p.scale == 1));
-    panels += Panels(p.w.n);
-    rows = std::max(rows, p.m);
-  }
-  Cut cut;
-  const std::int64_t wanted = workers * kTasksPerWorker;
-  cut.panels_per_task = std::max<std::int64_t>(1, panels / wanted);
-  if (cut.panels_per_task > kPanelGroup / 2) {
-    cut.panels_per_task = (cut.panels_per_task + kPanelGroup - 1) / kPanelGroup * kPanelGroup;
-  }
-  cut.panels_per_task = (cut.panels_per_task + 1) / 2 * 2;  // pairs of panels stay together
-  cut.rows_per_task = rows;
-  if (panels < wanted * kPanelGroup && rows > kRowBlock) {
-    cut.panels_per_task = std::max<std::int64_t>(cut.panels_per_task, kPanelGroup);
-    cut.rows_per_task = kRowBlock;
-  }
-  return cut;
+// Time that a panel of a problem takes, in bytes of weights.
+double PanelCost(const GemmProblem& p) {
+  return static_cast<double>(PanelBytes(p.w.format, p.w.k)) * static_cast<double>(std::max(p.m, kBusyRows)) /
+         static_cast<double>(kBusyRows);
 }
 
-void RunTask(const GemmContext& context, const GemmProblem& p, const Cut& cut, std::int64_t task, int worker) {
-  const std::int64_t panel_task = task % cut.PanelTasks(p);
-  const std::int64_t row_task = task / cut.PanelTasks(p);
+// How problems are cut into tasks of like cost: by panels, then by rows where panels alone give too few tasks.
+struct Cut {
+  double task_cost = 1;
+  std::int64_t task_rows = 1;  // of a block of rows
+
+  std::int64_t TaskPanels(const GemmProblem& p) const {
+    const std::int64_t all = Panels(p.w.n);
+    const auto panels = static_cast<std::int64_t>(std::min(static_cast<double>(all), task_cost / PanelCost(p)));
+    if (panels <= kPanelGroup / 2) {
+      const std::int64_t few = std::max<std::int64_t>(1, SplitsRows(p) ? kPanelGroup : panels);
+      return p.swiglu > 0 ? (few + 1) / 2 * 2 : few;  // pairs of panels stay together
+    }
+    return (panels + kPanelGroup - 1) / kPanelGroup * kPanelGroup;
+  }
+  bool SplitsRows(const GemmProblem& p) const {
+    return p.m > task_rows && task_cost < PanelCost(p) * static_cast<double>(kPanelGroup);
+  }
+  std::int64_t TaskRows(const GemmProblem& p) const { return SplitsRows(p) ? task_rows : p.m; }
+  std::int64_t PanelTasks(const GemmProblem& p) const {
+    const std::int64_t panels = TaskPanels(p);
+    return (Panels(p.w.n) + panels - 1) / panels;
+  }
+  std::int64_t Tasks(const GemmProblem& p) const {
+    return p.m == 0 ? 0 : (p.m + TaskRows(p) - 1) / TaskRows(p) * PanelTasks(p);
+  }
+};
+
+// Walks a region's problems in order, and knows where the packed input of each is.
+class Walk {
+ public:
+  Walk(const GemmContext& context, std::span<const GemmProblem> problems) : context_(context), problems_(problems) {
+    Place();
+  }
+  const GemmProblem& problem() const { return problems_[at_]; }
+  std::byte* packed() const { return packed_; }
+  // Whether this problem's input is the one before's.
+  bool shared() const { return shared_; }
+  bool done() const { return at_ >= problems_.size(); }
+  void Next() {
+    ++at_;
+    Place();
+  }
+
+ private:
+  void Place() {
+    if (done()) return;
+    const GemmProblem& p = problem();
+    shared_ = at_ > 0 && SameInput(problems_[at_ - 1], p);
+    if (shared_) return;
+    packed_ = nullptr;
+    if (context_.kernels.pack_x == nullptr || p.w.format == PackedFormat::kF32 || p.m <= kRowsPackedAlone) return;
+    const std::int64_t bytes = PackedInputBytes(p.m, p.w.k);
+    if (bytes > context_.input_bytes - used_) return;
+    packed_ = context_.inputs + used_;
+    used_ += bytes;
+  }
+  static bool SameInput(const GemmProblem& a, const GemmProblem& b) {
+    return a.x == b.x && a.ldx == b.ldx && a.x_rows == b.x_rows && a.m == b.m && a.w.k == b.w.k &&
+           (a.w.format == PackedFormat::kF32) == (b.w.format == PackedFormat::kF32);
+  }
+
+  const GemmContext& context_;
+  std::span<const GemmProblem> problems_;
+  std::size_t at_ = 0;
+  std::byte* packed_ = nullptr;
+  bool shared_ = false;
+  std::int64_t used_ = 0;
+};
+
+GemmBlock BlockOf(const GemmProblem& p, std::byte* packed) {
   GemmBlock block{};
   block.x = p.x;
   block.ldx = p.ldx;
@@ -69,16 +110,50 @@ void RunTask(const GemmContext& context, const GemmProblem& p, const Cut& cut, s
   block.y = p.y;
   block.ldy = p.ldy;
   block.y_rows = p.y_rows;
+  block.m = p.m;
+  block.packed_x = packed;
   block.panels = p.w.data;
   block.n = p.swiglu > 0 ? p.swiglu : p.w.n;
   block.k = p.w.k;
-  block.row_begin = row_task * cut.rows_per_task;
-  block.row_end = std::min(p.m, block.row_begin + cut.rows_per_task);
-  block.panel_begin = panel_task * cut.panels_per_task;
-  block.panel_end = std::min(Panels(p.w.n), block.panel_begin + cut.panels_per_task);
   block.add = p.add;
   block.scale = p.scale;
   block.swiglu = p.swiglu > 0;
+  return block;
+}
+
+// Packs what is to be packed, a tile of rows a task.
+void PackInputs(const GemmContext& context, std::span<const GemmProblem> problems) {
+  const auto tiles = [](const Walk& walk) {
+    const bool packs = walk.packed() != nullptr && !walk.shared();
+    return packs ? (walk.problem().m + kPackRows - 1) / kPackRows : 0;
+  };
+  std::int64_t tasks = 0;
+  double elements = 0;
+  for (Walk walk(context, problems); !walk.done(); walk.Next()) {
+    tasks += tiles(walk);
+    elements += static_cast<double>(tiles(walk) * kPackRows * walk.problem().w.k);
+  }
+  if (tasks == 0) return;
+  constexpr double kWorkOfElement = 8;  // in multiply-adds
+  ParallelForWork(context.executor, tasks, elements * kWorkOfElement, [&](std::int64_t task, int /*worker*/) {
+    Walk walk(context, problems);
+    for (; task >= tiles(walk); walk.Next()) task -= tiles(walk);
+    GemmBlock block = BlockOf(walk.problem(), walk.packed());
+    block.row_begin = task * kPackRows;
+    block.row_end = std::min(block.m, block.row_begin + kPackRows);
+    context.kernels.pack_x(block);
+  });
+}
+
+void RunTask(const GemmContext& context, const Walk& walk, const Cut& cut, std::int64_t task, int worker) {
+  const GemmProblem& p = walk.problem();
+  const std::int64_t panels = cut.TaskPanels(p);
+  const std::int64_t rows = cut.TaskRows(p);
+  GemmBlock block = BlockOf(p, walk.packed());
+  block.row_begin = task / cut.PanelTasks(p) * rows;
+  block.row_end = std::min(p.m, block.row_begin + rows);
+  block.panel_begin = task % cut.PanelTasks(p) * panels;
+  block.panel_end = std::min(Panels(p.w.n), block.panel_begin + panels);
   block.scratch = context.scratch + worker * kGemmScratch;
   (p.w.format == PackedFormat::kF32 ? context.kernels.gemm_f32 : context.kernels.gemm_bf16)(block);
 }
@@ -86,17 +161,23 @@ void RunTask(const GemmContext& context, const GemmProblem& p, const Cut& cut, s
 }  // namespace
 
 void Gemm(const GemmContext& context, std::span<const GemmProblem> problems) {
-  const Cut cut = ChooseCut(problems, context.executor.workers());
-  std::int64_t tasks = 0;
+  PackInputs(context, problems);
+  Cut cut;
   double work = 0;
+  double cost = 0;
   for (const GemmProblem& p : problems) {
-    tasks += cut.Tasks(p);
+    MLA_DCHECK(p.swiglu == 0 || (p.w.n == SwigluRows(p.swiglu) && !p.add && p.scale == 1));
     work += static_cast<double>(p.m) * static_cast<double>(p.w.n) * static_cast<double>(p.w.k);
+    if (p.m > 0) cost += PanelCost(p) * static_cast<double>(Panels(p.w.n));
   }
+  cut.task_cost = cost / static_cast<double>(context.executor.workers() * kTasksPerWorker);
+  cut.task_rows = context.kernels.task_rows;
+  std::int64_t tasks = 0;
+  for (const GemmProblem& p : problems) tasks += cut.Tasks(p);
   ParallelForWork(context.executor, tasks, work, [&](std::int64_t task, int worker) {
-    std::size_t i = 0;
-    for (; task >= cut.Tasks(problems[i]); ++i) task -= cut.Tasks(problems[i]);
-    RunTask(context, problems[i], cut, task, worker);
+    Walk walk(context, problems);
+    for (; task >= cut.Tasks(walk.problem()); walk.Next()) task -= cut.Tasks(walk.problem());
+    RunTask(context, walk, cut, task, worker);
   });
 }
 

@@ -33,15 +33,19 @@ struct GemmProblem {
   std::int64_t swiglu = 0;
 };
 
-// Who computes, and where: kGemmScratch bytes of memory for each worker, at 64-byte borders.
+// Who computes, and where.
 struct GemmContext {
   Executor& executor;
   const OpKernels& kernels;
-  std::byte* scratch = nullptr;
+  std::byte* scratch = nullptr;  // kGemmScratch bytes for each worker, at 64-byte borders
+  // Room for packed inputs of many rows (PackedInputBytes), or none: workers then pack their own, over again for each
+  // task. Changes no result.
+  std::byte* inputs = nullptr;
+  std::int64_t input_bytes = 0;
 };
 
-// Runs all problems as one parallel region. Outputs (and whole rows) are split over workers, never k, so that the bits
-// depend on x's row and W alone. Allocates nothing.
+// Runs all problems as one parallel region, two where inputs are packed first. Outputs (and whole rows) are split over
+// workers, never k, so that the bits depend on x's row and W alone. Allocates nothing.
 void Gemm(const GemmContext& context, std::span<const GemmProblem> problems);
 
 inline void Gemm(const GemmContext& context, const GemmProblem& problem) {

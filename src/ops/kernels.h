@@ -16,7 +16,9 @@ struct GemmBlock {
   float* y;               // [m, n]
   int64_t ldy;
   const int32_t* y_rows;  // [m] or null
-  const void* panels;     // the matrix's first panel
+  int64_t m;
+  void* packed_x;      // x as pack_x has left it, or null: the kernel packs what it needs itself
+  const void* panels;  // the matrix's first panel
   int64_t n;
   int64_t k;
   int64_t row_begin;  // rows [row_begin, row_end)
@@ -34,6 +36,13 @@ struct GemmBlock {
 // What a worker's product may write beside y.
 constexpr int64_t kGemmScratch = 1792 << 10;
 
+// Rows and k of a packed x are rounded up to these.
+constexpr int64_t kPackRows = 16;
+constexpr int64_t kPackStep = 32;
+constexpr int64_t PackedInputBytes(int64_t m, int64_t k) {
+  return (m + kPackRows - 1) / kPackRows * kPackRows * ((k + kPackStep - 1) / kPackStep) * kPackStep * 2;
+}
+
 // Every output is one fp32 accumulator over k in ascending steps (of 1, 2 or 32, the table's own), by the same
 // instruction for every m: bits of a row don't depend on the rows beside it.
 using GemmFn = void (*)(const GemmBlock&);
@@ -42,8 +51,13 @@ struct OpKernels {
   const char* name;  // "portable", "avx2", "avx512", "avx512bf16", "amx"
   // Whether products with bf16 weights round x to bf16 first (to nearest even, denormals to 0).
   bool bf16_inputs;
+  // Rows of a task: x's share stays in the second cache while panels pass.
+  int64_t task_rows;
   GemmFn gemm_f32;   // PackedFormat::kF32
   GemmFn gemm_bf16;  // PackedFormat::kBF16: products are exact, sums in fp32
+  // Writes rows [row_begin, row_end) of x to packed_x, as gemm_bf16 reads them: once for all the panels of many rows.
+  // row_begin is a multiple of kPackRows. Null where there is no such form.
+  GemmFn pack_x;
   // y[i] = x[i] / sqrt(mean(x^2) + eps) * weight[i], i in [0, n). y may be x.
   void (*rms_norm)(const float* x, const float* weight, float eps, float* y, int64_t n);
   // y[i] = silu(gate[i]) * up[i]. y may be gate.

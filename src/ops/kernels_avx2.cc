@@ -18,7 +18,7 @@ constexpr int kPanelsOneRow = 4;
 namespace mla::ops {
 
 extern const OpKernels kOpsAvx2;
-const OpKernels kOpsAvx2 = {"avx2", false, Gemm<PanelsF32>, Gemm<PanelsBf16>, RmsNorm, SiluMul, AddScaled};
+const OpKernels kOpsAvx2 = {"avx2", false, 96, Gemm<PanelsF32>, Gemm<PanelsBf16>, nullptr, RmsNorm, SiluMul, AddScaled};
 
 }  // namespace mla::ops
 

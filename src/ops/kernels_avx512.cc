@@ -20,13 +20,16 @@ namespace mla::ops {
 // Of the bf16 products beside this file.
 void GemmBf16Avx512(const GemmBlock& block);
 void GemmBf16Amx(const GemmBlock& block);
+void PackInputsAmx(const GemmBlock& block);
 
 extern const OpKernels kOpsAvx512;
 extern const OpKernels kOpsAvx512Bf16;
 extern const OpKernels kOpsAmx;
-const OpKernels kOpsAvx512 = {"avx512", false, Gemm<PanelsF32>, Gemm<PanelsBf16>, RmsNorm, SiluMul, AddScaled};
-const OpKernels kOpsAvx512Bf16 = {"avx512bf16", true, Gemm<PanelsF32>, GemmBf16Avx512, RmsNorm, SiluMul, AddScaled};
-const OpKernels kOpsAmx = {"amx", true, Gemm<PanelsF32>, GemmBf16Amx, RmsNorm, SiluMul, AddScaled};
+const OpKernels kOpsAvx512 = {"avx512", false,   96,      Gemm<PanelsF32>, Gemm<PanelsBf16>,
+                              nullptr,  RmsNorm, SiluMul, AddScaled};
+const OpKernels kOpsAvx512Bf16 = {"avx512bf16", true,    96,      Gemm<PanelsF32>, GemmBf16Avx512,
+                                  nullptr,      RmsNorm, SiluMul, AddScaled};
+const OpKernels kOpsAmx = {"amx", true, 256, Gemm<PanelsF32>, GemmBf16Amx, PackInputsAmx, RmsNorm, SiluMul, AddScaled};
 
 }  // namespace mla::ops
 

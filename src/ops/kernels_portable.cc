@@ -16,6 +16,7 @@ constexpr int kPanelsOneRow = 2;
 namespace mla::ops {
 
 extern const OpKernels kOpsPortable;
-const OpKernels kOpsPortable = {"portable", false, Gemm<PanelsF32>, Gemm<PanelsBf16>, RmsNorm, SiluMul, AddScaled};
+const OpKernels kOpsPortable = {"portable", false,   96,      Gemm<PanelsF32>, Gemm<PanelsBf16>,
+                                nullptr,    RmsNorm, SiluMul, AddScaled};
 
 }  // namespace mla::ops

@@ -87,6 +87,7 @@ std::string CheckCase(GemmFn gemm, const Product& p, const void* panels, void* s
   b.y = y.data();
   b.ldy = kLdy;
   b.y_rows = c.y_rows;
+  b.m = kRows;
   b.panels = panels;
   b.n = kN;
   b.k = kK;
@@ -128,6 +129,7 @@ std::string CheckSwiglu(GemmFn gemm, const Product& p, const void* panels, void*
   b.ldx = kLdx;
   b.y = y.data();
   b.ldy = kLdy;
+  b.m = kRows;
   b.panels = panels;
   b.n = kWidth;
   b.k = kK;

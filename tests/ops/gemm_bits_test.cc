@@ -105,6 +105,37 @@ TEST_P(GemmBitsTest, EveryRowOfABatchIsAsAlone) {
   }
 }
 
+// Inputs packed once for all tasks, by each task for itself, or some so and some so as the room allows; two problems
+// with one input, and one whose rows end within a tile and a block of tiles.
+TEST_P(GemmBitsTest, RoomForPackedInputsChangesNoBit) {
+  constexpr std::int64_t kK = 1100;  // over a block of k
+  constexpr std::int64_t kN = 40;
+  const auto x = testing::RandomFloats(600 * kK, 27);
+  const auto first = testing::Pack(GetParam().format, testing::RandomFloats(kN * kK, 28), kN, kK);
+  const auto second = testing::Pack(GetParam().format, testing::RandomFloats(kN * kK, 29), kN, kK);
+  const auto pool = MakeThreadPool(2);
+  testing::Products products(*pool, ops::KernelsFor(GetParam().isa));
+  const auto run = [&](std::int64_t room) {
+    products.SetRoom(room);
+    std::vector<float> y(kN * (277 + 277 + 5 + 600), testing::kQuietNan);
+    float* to = y.data();
+    std::vector<ops::GemmProblem> problems;
+    for (const auto& [m, w] :
+         {std::pair{277, first.matrix}, {277, second.matrix}, {5, first.matrix}, {600, second.matrix}}) {
+      problems.push_back({.x = x.data(), .ldx = kK, .y = to, .ldy = kN, .m = m, .w = w});
+      to += m * kN;
+    }
+    products(problems);
+    return y;
+  };
+  const std::vector<float> none = run(0);
+  const std::int64_t bytes = ops::PackedInputBytes(277, kK);
+  for (const std::int64_t room : {bytes - 1, bytes, bytes + ops::PackedInputBytes(5, kK), testing::Products::kInputs}) {
+    const std::vector<float> some = run(room);
+    EXPECT_TRUE(testing::SameBits(none.data(), some.data(), std::ssize(none))) << room;
+  }
+}
+
 // The order over k is ascending with one accumulator: for values whose sum is exact in no other order. Instructions
 // that take several k at once have an order of their own.
 TEST_P(GemmBitsTest, SumsInAscendingOrderOfK) {

@@ -70,20 +70,26 @@ inline Packed Pack(ops::PackedFormat format, const std::vector<float>& w, std::i
 // A pool's products, with the scratch that they need.
 class Products {
  public:
+  static constexpr std::int64_t kInputs = 4 << 20;
+
   Products(Executor& executor, const ops::OpKernels& kernels)
       : executor_(executor),
         kernels_(kernels),
-        scratch_(std::move(Buffer::Allocate(executor.workers() * ops::kGemmScratch, "scratch")).value()) {
+        scratch_(std::move(Buffer::Allocate(executor.workers() * ops::kGemmScratch + kInputs, "scratch")).value()) {
     std::memset(scratch_.data(), 0xff, static_cast<std::size_t>(scratch_.bytes()));  // NaN: what is read was written
   }
   void operator()(std::span<const ops::GemmProblem> problems) {
-    ops::Gemm({executor_, kernels_, scratch_.data()}, problems);
+    std::byte* inputs = scratch_.data() + executor_.workers() * ops::kGemmScratch;
+    ops::Gemm({executor_, kernels_, scratch_.data(), inputs, room_}, problems);
   }
+  // Bytes of packed inputs that there is room for.
+  void SetRoom(std::int64_t bytes) { room_ = bytes; }
   void operator()(const ops::GemmProblem& problem) { (*this)(std::span<const ops::GemmProblem>(&problem, 1)); }
 
  private:
   Executor& executor_;
   const ops::OpKernels& kernels_;
+  std::int64_t room_ = kInputs;
   Buffer scratch_;
 };
 
