@@ -61,10 +61,11 @@ int main() {
   std::mt19937 rng(1);
   ThreadExecutor executor(2);
 
-  // One layer's kv_b_proj [H (N + V), R], packed.
+  // One layer's kv_b_proj [H (N + V), R], packed. Kept in bf16 it would be half as large; the kernels avx512bf16 and
+  // amx would then round what meets it to bf16 as well, and the two forms would differ by some 2^-8 of their results.
   const std::vector<float> kv_b = Random(16 * 256 * 512, 0.05F, rng);
   const mla::KvBWeights weights = OrExit(mla::KvBWeights::Pack(
-      dims, mla::DType::kF32, reinterpret_cast<const std::byte*>(kv_b.data()), mla::WeightDType::kBF16, executor));
+      dims, mla::DType::kF32, reinterpret_cast<const std::byte*>(kv_b.data()), mla::WeightDType::kF32, executor));
 
   // A cache of one layer; the sequence takes its pages from a pool. Rows: the normed latent, then the rotated k_pe.
   const mla::CacheLayout layout = mla::MakeLatentLayout(512, 64, 1, mla::DType::kBF16);

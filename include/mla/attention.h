@@ -19,6 +19,7 @@
 #include "mla/cache.h"
 #include "mla/dtypes.h"
 #include "mla/executor.h"
+#include "mla/memory.h"
 #include "mla/result.h"
 #include "mla/rope.h"
 
@@ -44,7 +45,8 @@ class RopeTable {
   // Frequencies of YaRN (arXiv 2309.00071, section 3.2) with DeepSeek's ramp, of LongRoPE, or theta^(-2i/P).
   // `positions` is the context that is served, which decides LongRoPE's factors. Precondition: spec.dim is even and
   // positive unless the layout is kNone; LongRoPE's lists hold spec.dim / 2 numbers. Fails where memory can't be had.
-  static Result<RopeTable> Create(const RopeSpec& spec, std::int64_t positions);
+  static Result<RopeTable> Create(const RopeSpec& spec, std::int64_t positions,
+                                  HugePages huge_pages = HugePages::kAuto);
   // What Create will allocate.
   static std::int64_t Bytes(const RopeSpec& spec, std::int64_t positions);
 
@@ -76,7 +78,8 @@ class KvBWeights {
   // scales don't fit together, a code is NaN, or a scale is negative, no number, or so large that a product could be
   // infinite.
   static Result<KvBWeights> Pack(const MlaDims& dims, DType dtype, const std::byte* kv_b_proj, WeightDType keep,
-                                 Executor& executor, const BlockScales& scales = {});
+                                 Executor& executor, const BlockScales& scales = {},
+                                 HugePages huge_pages = HugePages::kAuto);
   // What Pack will allocate.
   static std::int64_t Bytes(const MlaDims& dims, WeightDType keep);
 
@@ -130,7 +133,10 @@ class MlaAttention {
     int workers = 1;            // of the executor that calls will bring
     // Bytes that the MHA form may expand into at a time; at least one head's segment of 1,024 keys is always had.
     std::int64_t expand_bytes = std::int64_t{64} << 20;
-    std::string kernels;  // "" for the fastest that pass, or "portable", "avx2", "avx512"
+    // "" for the fastest that pass, or "portable", "avx2", "avx512", "avx512bf16", "amx". The last two round to bf16
+    // what meets weights kept in bf16; the others keep it in fp32.
+    std::string kernels;
+    HugePages huge_pages = HugePages::kAuto;  // of the workspace
   };
 
   // Runs the kernels over small cases with known results first (under a millisecond): where they fail, the next slower
@@ -155,6 +161,8 @@ class MlaAttention {
 
   const AttentionCounters& counters() const;
   void ResetCounters();
+  // Takes the workspace's pages from the system, by all workers. Before the first Run.
+  void FirstTouch(Executor& executor);
   const char* kernels() const;                                   // the table in use
   const std::vector<RejectedKernels>& rejected_kernels() const;  // faster ones; empty on a sound machine
   std::int64_t bytes() const;                                    // allocated

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "mla/dtypes.h"
+#include "mla/executor.h"
+#include "mla/memory.h"
 #include "mla/result.h"
 
 namespace mla {
@@ -91,8 +93,9 @@ struct CacheLayerView {
 class LatentCache {
  public:
   // Precondition: pages >= 0, and the layout's bytes fit in 63 bits. Fails where the memory can't be had. Pages are
-  // zero until written.
-  static Result<LatentCache> Create(const CacheLayout& layout, std::int64_t pages);
+  // zero until written, and taken from the system then.
+  static Result<LatentCache> Create(const CacheLayout& layout, std::int64_t pages,
+                                    HugePages huge_pages = HugePages::kAuto);
 
   LatentCache(LatentCache&&) noexcept;
   LatentCache& operator=(LatentCache&&) noexcept;
@@ -102,6 +105,9 @@ class LatentCache {
   std::int64_t pages() const;
   // What was allocated: layout().StorageBytes(pages()).
   std::int64_t bytes() const;
+  // Takes pages [0, pages) of every layer, not written yet, from the system, by all workers: steps then don't wait for
+  // that. Page pools give these out first.
+  void FirstTouch(std::int64_t pages, Executor& executor);
   // Precondition: layer is in [0, layout().layers).
   CacheLayerView Layer(std::int64_t layer) const;
 

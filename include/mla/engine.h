@@ -13,6 +13,7 @@
 #include "mla/attention.h"
 #include "mla/dtypes.h"
 #include "mla/executor.h"
+#include "mla/memory.h"
 #include "mla/model.h"
 #include "mla/result.h"
 #include "mla/sampling.h"
@@ -42,6 +43,7 @@ struct EngineOptions {
   std::int64_t cache_pages = 0;                        // 0: enough for max_sequences of full context
   std::int64_t expand_bytes = std::int64_t{64} << 20;  // of the MHA form's workspace
   std::string kernels;                                 // "" for the fastest that pass their self-test
+  HugePages huge_pages = HugePages::kAuto;             // of cache, workspace and tables
   FormTable form_table;
 };
 
@@ -93,8 +95,9 @@ struct EngineStats {
 // an executor take turns. An id that Submit did not give, or that was released, is a bug of the caller and aborts.
 class Engine {
  public:
-  // `model` and `executor` outlive the engine. Fails where an option is out of its range, the kernels fail their
-  // self-test (MlaAttention::Create), or memory can't be had.
+  // `model` and `executor` outlive the engine. The workspace's pages are taken from the system here, by all workers,
+  // and those of the cache's first 256 MiB; the rest of a cache, which may never fill, as tokens come. Fails where an
+  // option is out of its range, the kernels fail their self-test (MlaAttention::Create), or memory can't be had.
   static Result<Engine> Create(const Model& model, const EngineOptions& options, Executor& executor);
   // Bytes that Create will allocate, with the model's weights beside them.
   static Result<MemoryPlan> Plan(const Model& model, const EngineOptions& options, int workers);

@@ -11,6 +11,7 @@
 
 #include "mla/attention.h"
 #include "mla/executor.h"
+#include "mla/memory.h"
 #include "mla/result.h"
 #include "mla/sampling.h"
 
@@ -20,6 +21,7 @@ struct LoadOptions {
   WeightDType weights = WeightDType::kBF16;
   // Bytes of memory that weights may take; 0: no bound. Refused before anything is allocated.
   std::int64_t memory = 0;
+  HugePages huge_pages = HugePages::kAuto;  // of the weights
   // Tensors' bytes read so far and in all, from the loading thread. Does not throw.
   std::function<void(std::int64_t done, std::int64_t total)> progress;
 };

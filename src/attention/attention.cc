@@ -77,10 +77,11 @@ Result<MlaAttention> attention::CreateAttention(const MlaAttention::Options& opt
   MLA_CHECK(d.qk_rope_head_dim >= 0 && options.max_rows > 0 && options.max_keys > 0 && options.workers > 0);
   auto impl = std::make_unique<MlaAttention::Impl>();
   impl->options = options;
-  MLA_ASSIGN_OR_RETURN(impl->choice, ChooseKernels(sets, options.kernels));
-  MLA_ASSIGN_OR_RETURN(impl->buffer, Buffer::Allocate(MlaAttention::WorkspaceBytes(options), "attention workspace"));
+  MLA_ASSIGN_OR_RETURN(
+      impl->buffer, Buffer::Allocate(MlaAttention::WorkspaceBytes(options), "attention workspace", options.huge_pages));
   Carver carver(impl->buffer);
   PlaceAll(options, &carver, &impl->workspace);
+  MLA_ASSIGN_OR_RETURN(impl->choice, ChooseKernels(sets, options.kernels, impl->workspace.gemm_scratch));
   return MlaAttention(std::move(impl));
 }
 
@@ -120,6 +121,7 @@ void MlaAttention::Run(const CacheLayerView& cache, const KvBWeights& weights,
 
 const AttentionCounters& MlaAttention::counters() const { return impl_->counters; }
 void MlaAttention::ResetCounters() { impl_->counters = AttentionCounters{}; }
+void MlaAttention::FirstTouch(Executor& executor) { mla::FirstTouch(impl_->buffer, executor); }
 const char* MlaAttention::kernels() const { return IsaName(impl_->choice.kernels.isa); }
 const std::vector<RejectedKernels>& MlaAttention::rejected_kernels() const { return impl_->choice.rejected; }
 std::int64_t MlaAttention::bytes() const { return impl_->buffer.bytes(); }

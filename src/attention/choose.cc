@@ -29,8 +29,8 @@ std::string FirstFailed(const std::vector<KernelCheck>& checks) {
   return "";
 }
 
-std::string SelfTest(const KernelSet& set) {
-  std::string fault = FirstFailed(ops::CheckKernels(*set.ops));
+std::string SelfTest(const KernelSet& set, std::byte* scratch) {
+  std::string fault = FirstFailed(ops::CheckKernels(*set.ops, scratch));
   return fault.empty() ? FirstFailed(CheckKernels(*set.attention)) : fault;
 }
 
@@ -44,12 +44,12 @@ std::vector<KernelSet> MachineKernels(const CpuInfo& cpu) {
   return sets;
 }
 
-Result<KernelChoice> ChooseKernels(std::span<const KernelSet> sets, const std::string& name) {
+Result<KernelChoice> ChooseKernels(std::span<const KernelSet> sets, const std::string& name, std::byte* scratch) {
   KernelChoice choice;
   std::string faults;
   for (const KernelSet& set : sets) {
     if (!name.empty() && name != IsaName(set.isa)) continue;
-    std::string fault = SelfTest(set);
+    std::string fault = SelfTest(set, scratch);
     if (fault.empty()) {
       choice.kernels = set;
       return choice;

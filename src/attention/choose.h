@@ -2,6 +2,7 @@
 #ifndef MLA_ATTENTION_CHOOSE_H_
 #define MLA_ATTENTION_CHOOSE_H_
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,7 +32,9 @@ struct KernelChoice {
 
 // The first of `sets` that passes its self-tests; or, where `name` is not empty, that one of them. Fails, with each
 // one's fault, where none passes. Precondition: a name is one of the sets', and this machine can run all of them.
-Result<KernelChoice> ChooseKernels(std::span<const KernelSet> sets, const std::string& name);
+// `scratch`: the self-tests' (ops/self_test.h), or null.
+Result<KernelChoice> ChooseKernels(std::span<const KernelSet> sets, const std::string& name,
+                                   std::byte* scratch = nullptr);
 
 // MlaAttention::Create with these sets in place of the machine's. Precondition: as ChooseKernels.
 Result<MlaAttention> CreateAttention(const MlaAttention::Options& options, std::span<const KernelSet> sets);

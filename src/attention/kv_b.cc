@@ -81,10 +81,10 @@ std::int64_t KvBWeights::Bytes(const MlaDims& dims, WeightDType keep) {
 }
 
 Result<KvBWeights> KvBWeights::Pack(const MlaDims& dims, DType dtype, const std::byte* kv_b_proj, WeightDType keep,
-                                    Executor& executor, const BlockScales& scales) {
+                                    Executor& executor, const BlockScales& scales, HugePages huge_pages) {
   MLA_RETURN_IF_ERROR(CheckValues(dims, dtype, kv_b_proj, scales));
   auto impl = std::make_unique<Impl>();
-  MLA_ASSIGN_OR_RETURN(impl->storage, Buffer::Allocate(Bytes(dims, keep), "kv_b weights"));
+  MLA_ASSIGN_OR_RETURN(impl->storage, Buffer::Allocate(Bytes(dims, keep), "kv_b weights", huge_pages));
   Carver carver(impl->storage);
   PlaceAll(dims, keep, &carver, impl.get());
   const ops::MatrixSource whole = ops::MatrixSource::Dense(dtype, kv_b_proj, dims.kv_lora_rank, scales);

@@ -61,13 +61,13 @@ std::int64_t RopeTable::Bytes(const RopeSpec& spec, std::int64_t positions) {
   return spec.layout == RopeLayout::kNone ? 0 : positions * spec.dim * static_cast<std::int64_t>(sizeof(float));
 }
 
-Result<RopeTable> RopeTable::Create(const RopeSpec& spec, std::int64_t positions) {
+Result<RopeTable> RopeTable::Create(const RopeSpec& spec, std::int64_t positions, HugePages huge_pages) {
   auto impl = std::make_unique<Impl>();
   impl->spec = spec;
   impl->positions = positions;
   if (spec.layout != RopeLayout::kNone) {
     MLA_CHECK(spec.dim > 0 && spec.dim % 2 == 0);
-    MLA_ASSIGN_OR_RETURN(impl->table, Buffer::Allocate(Bytes(spec, positions), "rope table"));
+    MLA_ASSIGN_OR_RETURN(impl->table, Buffer::Allocate(Bytes(spec, positions), "rope table", huge_pages));
     if (spec.scaling == RopeScaling::kLongrope) {
       MLA_CHECK_EQ(static_cast<std::int64_t>(spec.factors(positions).size()), spec.dim / 2);
     }

@@ -7,23 +7,29 @@
 #include <utility>
 
 #include "base/check.h"
+#include "mla/executor.h"
+#include "mla/memory.h"
 #include "mla/result.h"
 
 namespace mla {
 
-// Zeroed memory at a 4 KiB border, owned. Moves, never copies.
+// Zeroed memory at a 4 KiB border, at 2 MiB's where it is that large, owned. Moves, never copies.
 class Buffer {
  public:
-  // Maps `bytes` (0 gives an empty buffer). Pages are taken from the system when first touched. Fails where the
-  // system refuses; `what` names the buffer in the message.
-  static Result<Buffer> Allocate(std::int64_t bytes, const char* what);
+  // Maps `bytes` (0 gives an empty buffer). Pages are taken from the system when first touched; those of hugetlbfs are
+  // claimed here, in whole pages, so that touching can't fail. Fails where the system refuses; `what` names the buffer
+  // in the message.
+  static Result<Buffer> Allocate(std::int64_t bytes, const char* what, HugePages pages = HugePages::kAuto);
 
   Buffer() = default;
   Buffer(Buffer&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+      : data_(std::exchange(other.data_, nullptr)),
+        bytes_(std::exchange(other.bytes_, 0)),
+        mapped_(std::exchange(other.mapped_, 0)) {}
   Buffer& operator=(Buffer&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);
+    std::swap(mapped_, other.mapped_);
     return *this;
   }
   Buffer(const Buffer&) = delete;
@@ -38,7 +44,13 @@ class Buffer {
  private:
   std::byte* data_ = nullptr;
   std::int64_t bytes_ = 0;
+  std::size_t mapped_ = 0;
 };
+
+// Takes the pages of fresh memory [data, data + bytes), zeros as yet, from the system, by all workers: the first touch
+// of a page costs tens of microseconds on virtual machines.
+void FirstTouch(std::byte* data, std::int64_t bytes, Executor& executor);
+inline void FirstTouch(Buffer& buffer, Executor& executor) { FirstTouch(buffer.data(), buffer.bytes(), executor); }
 
 // Hands out pieces of a buffer at 64-byte borders, one after another. With no buffer it only counts, so that one
 // function both plans a size and lays it out: what is planned is what is allocated.

@@ -3,11 +3,14 @@
 // spin for about 50 us, longer than the gaps between the regions of a step, then sleep on a futex.
 #include <atomic>
 #include <chrono>
+#include <iterator>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "base/numa.h"
 #include "mla/executor.h"
 
 #if defined(__x86_64__)
@@ -45,7 +48,14 @@ T AwaitChange(const std::atomic<T>& value, T old) {
 
 class ThreadPool final : public Executor {
  public:
-  explicit ThreadPool(int threads) {
+  // With no nodes, one of unknown place.
+  ThreadPool(int threads, std::vector<NumaNode> nodes) : numa_(std::move(nodes)) {
+    if (!numa_.empty()) {
+      node_of_ = SpreadWorkers(threads, numa_);
+      caller_ = std::this_thread::get_id();
+      callers_cpus_ = AllowedCpus();
+      PinToNode(0);
+    }
     threads_.reserve(static_cast<std::size_t>(threads));
     try {
       for (; workers_ < threads; ++workers_) {
@@ -61,9 +71,13 @@ class ThreadPool final : public Executor {
     generation_.fetch_add(1, std::memory_order_release);
     generation_.notify_all();
     for (std::thread& thread : threads_) thread.join();
+    if (std::this_thread::get_id() == caller_) PinThread(callers_cpus_);
   }
 
   int workers() const override { return workers_; }
+  int nodes() const override { return numa_.empty() ? 1 : static_cast<int>(numa_.size()); }
+  int node_of(int worker) const override { return numa_.empty() ? 0 : node_of_[static_cast<std::size_t>(worker)]; }
+  int system_node(int node) const override { return numa_.empty() ? -1 : numa_[static_cast<std::size_t>(node)].id; }
 
   void Run(std::int64_t tasks, TaskFn fn, void* context) override {
     if (tasks <= 0) return;
@@ -92,7 +106,12 @@ class ThreadPool final : public Executor {
     }
   }
 
+  void PinToNode(int worker) const {
+    if (!numa_.empty()) PinThread(numa_[static_cast<std::size_t>(node_of(worker))].cpus);
+  }
+
   void WorkerLoop(int worker) {
+    PinToNode(worker);
     std::uint32_t seen = 0;
     for (;;) {
       seen = AwaitChange(generation_, seen);
@@ -102,6 +121,10 @@ class ThreadPool final : public Executor {
     }
   }
 
+  const std::vector<NumaNode> numa_;
+  std::vector<int> node_of_;  // each worker that was wanted
+  std::thread::id caller_;
+  std::vector<int> callers_cpus_;
   int workers_ = 1;  // constant once constructed; the caller is one
   std::vector<std::thread> threads_;
   TaskFn fn_ = nullptr;
@@ -115,9 +138,16 @@ class ThreadPool final : public Executor {
 
 }  // namespace
 
-std::unique_ptr<Executor> MakeThreadPool(int threads) {
+std::unique_ptr<Executor> MakeThreadPool(int threads) { return MakeThreadPool(threads, {}); }
+
+std::unique_ptr<Executor> MakeThreadPool(int threads, const std::vector<NumaNode>& nodes) {
   MLA_CHECK_GE(threads, 1);
-  return std::make_unique<ThreadPool>(threads);
+  std::vector<NumaNode> usable;
+  for (const NumaNode& node : nodes) {
+    if (!node.cpus.empty() && std::ssize(usable) < kMaxNodes) usable.push_back(node);
+  }
+  if (usable.size() < 2) usable.clear();
+  return std::make_unique<ThreadPool>(threads, std::move(usable));
 }
 
 }  // namespace mla

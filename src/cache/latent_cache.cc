@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 
 #include "base/buffer.h"
@@ -35,17 +36,25 @@ LatentCache::LatentCache(LatentCache&&) noexcept = default;
 LatentCache& LatentCache::operator=(LatentCache&&) noexcept = default;
 LatentCache::~LatentCache() = default;
 
-Result<LatentCache> LatentCache::Create(const CacheLayout& layout, std::int64_t pages) {
+Result<LatentCache> LatentCache::Create(const CacheLayout& layout, std::int64_t pages, HugePages huge_pages) {
   auto impl = std::make_unique<Impl>();
   impl->layout = layout;
   impl->pages = pages;
-  MLA_ASSIGN_OR_RETURN(impl->storage, Buffer::Allocate(layout.StorageBytes(pages), "latent cache"));
+  MLA_ASSIGN_OR_RETURN(impl->storage, Buffer::Allocate(layout.StorageBytes(pages), "latent cache", huge_pages));
   return LatentCache(std::move(impl));
 }
 
 const CacheLayout& LatentCache::layout() const { return impl_->layout; }
 std::int64_t LatentCache::pages() const { return impl_->pages; }
 std::int64_t LatentCache::bytes() const { return impl_->storage.bytes(); }
+
+void LatentCache::FirstTouch(std::int64_t pages, Executor& executor) {
+  const std::int64_t page_bytes = impl_->layout.page_bytes();
+  const std::int64_t touched = std::min(pages, impl_->pages);
+  for (std::int64_t layer = 0; layer < impl_->layout.layers; ++layer) {
+    mla::FirstTouch(impl_->storage.data() + layer * impl_->pages * page_bytes, touched * page_bytes, executor);
+  }
+}
 
 CacheLayerView LatentCache::Layer(std::int64_t layer) const {
   const CacheLayout& layout = impl_->layout;

@@ -1,14 +1,30 @@
 #include "cli/compute_options.h"
 
 #include <algorithm>
+#include <limits>
+#include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include "base/cpu_info.h"
+#include "base/huge_pages.h"
+#include "base/numa.h"
 #include "cli/flags.h"
+#include "cli/output.h"
 
 namespace mla::cli {
+namespace {
+
+std::vector<std::string> KernelNames() {
+  std::vector<std::string> names;
+  for (const Isa isa : kIsas) names.emplace_back(IsaName(isa));
+  return names;
+}
+
+}  // namespace
 
 void AddModelArgument(CLI::App& command, ComputeOptions* options) {
   command
@@ -40,11 +56,25 @@ void AddMachineFlags(CLI::App& c, ComputeOptions* o) {
   c.add_option("--kv-dtype", o->kv_dtype, "How cache rows are kept: bf16 or f32")
       ->check(CLI::IsMember({"bf16", "f32"}))
       ->capture_default_str();
-  c.add_option("--kernels", o->kernels, "Kernels to use instead of the fastest")
-      ->check(CLI::IsMember({"portable", "avx2", "avx512"}));
+  c.add_option("--kernels", o->kernels,
+               "Kernels to use instead of the fastest; avx512bf16 and amx round what meets bf16 weights to bf16, the "
+               "others keep it in fp32")
+      ->check(CLI::IsMember(KernelNames()));
   c.add_option("--memory", o->memory,
                "Bytes that weights, cache and workspace may take, as 8G or 512MiB; else what the machine leaves")
       ->check(Checked(ParseSize));
+  c.add_option(
+       "--huge-pages", o->huge_pages,
+       "Pages of weights, cache and workspace: auto (huge ones as the system has them), hugetlbfs (huge ones that "
+       "sysctl vm.nr_hugepages has reserved, or an error), off")
+      ->check(CLI::IsMember({"auto", "hugetlbfs", "off"}))
+      ->capture_default_str();
+  c.add_option(
+       "--numa", o->numa,
+       "Where memory has several nodes: auto (threads are kept to nodes, and each weight lies near those that read "
+       "it), off")
+      ->check(CLI::IsMember({"auto", "off"}))
+      ->capture_default_str();
 }
 
 Mode EngineMode(const ComputeOptions& options) {
@@ -61,6 +91,7 @@ EngineOptions EngineOptionsOf(const ComputeOptions& o, std::int64_t context) {
   e.context = context;
   e.prefill_chunk = o.prefill_chunk;
   e.kernels = o.kernels;
+  e.huge_pages = HugePagesOf(o);
   return e;
 }
 
@@ -68,10 +99,37 @@ WeightDType WeightsOf(const ComputeOptions& options) {
   return options.weights == "f32" ? WeightDType::kF32 : WeightDType::kBF16;
 }
 
+HugePages HugePagesOf(const ComputeOptions& options) {
+  for (const HugePages pages : {HugePages::kHugetlbfs, HugePages::kOff}) {
+    if (options.huge_pages == HugePagesName(pages)) return pages;
+  }
+  return HugePages::kAuto;
+}
+
 Result<std::int64_t> MemoryLimit(const ComputeOptions& options) {
-  if (options.memory.empty()) return UsableMemory();
+  std::int64_t usable = UsableMemory();
+  // What is reserved is not available to anyone else: Linux does not count it as such.
+  if (HugePagesOf(options) == HugePages::kHugetlbfs &&
+      __builtin_add_overflow(usable, ReadHugePagePool().free * kHugePageBytes, &usable)) {
+    usable = std::numeric_limits<std::int64_t>::max();
+  }
+  if (options.memory.empty()) return usable;
   MLA_ASSIGN_OR_RETURN(const std::int64_t asked, ParseSize(options.memory));
-  return std::min(asked, UsableMemory());
+  return std::min(asked, usable);
+}
+
+Status FitsHugePages(const ComputeOptions& options, const MemoryPlan& plan, std::int64_t layers) {
+  if (HugePagesOf(options) != HugePages::kHugetlbfs) return {};
+  const HugePagePool pool = ReadHugePagePool();
+  const std::int64_t needed = plan.total() / kHugePageBytes;
+  if (needed <= pool.free) return {};
+  // Each layer's kv_b and each of the other buffers is rounded up to whole pages.
+  constexpr std::int64_t kOtherBuffers = 8;
+  return Error{
+      fmt::format("--huge-pages hugetlbfs: {} pages of 2 MiB are needed (weights {}, cache {}, workspace {}), "
+                  "and {} of {} are free; sysctl vm.nr_hugepages={} makes room",
+                  needed, HumanBytes(plan.weights), HumanBytes(plan.cache), HumanBytes(plan.workspace + plan.tables),
+                  pool.free, pool.total, pool.total - pool.free + needed + layers + kOtherBuffers)};
 }
 
 int ThreadCount(const ComputeOptions& options, const Log& log) {
@@ -79,6 +137,11 @@ int ThreadCount(const ComputeOptions& options, const Log& log) {
   const int threads = options.threads > 0 ? options.threads : cpus;
   if (threads > 4 * cpus) log->warn("{} threads on {} processors wait for each other", threads, cpus);
   return threads;
+}
+
+std::unique_ptr<Executor> MakePool(const ComputeOptions& options, int threads) {
+  if (options.numa == "off") return MakeThreadPool(threads);
+  return MakeThreadPool(threads, ReadNumaNodes(AllowedCpus()));
 }
 
 }  // namespace mla::cli

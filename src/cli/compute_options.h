@@ -3,10 +3,12 @@
 #define MLA_CLI_COMPUTE_OPTIONS_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "cli/command.h"
 #include "mla/engine.h"
+#include "mla/memory.h"
 #include "mla/result.h"
 
 namespace mla::cli {
@@ -20,6 +22,8 @@ struct ComputeOptions {
   std::int64_t prefill_chunk = 512;
   int threads = 0;
   std::string kernels;
+  std::string huge_pages = "auto";
+  std::string numa = "auto";
   bool json = false;
   bool quiet = false;
 
@@ -38,10 +42,16 @@ Mode EngineMode(const ComputeOptions& options);
 // `context`: most tokens of a sequence.
 EngineOptions EngineOptionsOf(const ComputeOptions& options, std::int64_t context);
 WeightDType WeightsOf(const ComputeOptions& options);
-// Fails on a malformed or absurd size; "" gives what the machine and its cgroups leave.
+HugePages HugePagesOf(const ComputeOptions& options);
+// Fails on a malformed or absurd size; "" gives what the machine and its cgroups leave, and the reserved huge pages
+// where those were asked for.
 Result<std::int64_t> MemoryLimit(const ComputeOptions& options);
+// Fails where hugetlbfs was asked for and has fewer pages than the plan takes, naming what is needed, free and to set.
+Status FitsHugePages(const ComputeOptions& options, const MemoryPlan& plan, std::int64_t layers);
 // As asked, or what affinity and cgroups leave; warns where there are far too many.
 int ThreadCount(const ComputeOptions& options, const Log& log);
+// So many workers, spread over the machine's nodes unless told otherwise.
+std::unique_ptr<Executor> MakePool(const ComputeOptions& options, int threads);
 
 }  // namespace mla::cli
 

@@ -112,7 +112,7 @@ std::string KernelsText(const KernelsReport& r) {
   text += fmt::format("\n{}:\n", r.model);
   for (const KernelUse& use : r.uses) {
     text +=
-        fmt::format("  {:<46}{:<14}{:<10}{}\n", use.what, use.kernel, r.chosen.empty() ? "none" : r.chosen, use.shape);
+        fmt::format("  {:<46}{:<14}{:<12}{}\n", use.what, use.kernel, r.chosen.empty() ? "none" : r.chosen, use.shape);
   }
   return text;
 }

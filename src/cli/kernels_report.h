@@ -28,7 +28,7 @@ struct KernelUse {
 
 struct KernelsReport {
   CpuInfo cpu;
-  std::vector<KernelColumn> columns;  // avx512, avx2, portable
+  std::vector<KernelColumn> columns;  // fastest first, portable last
   std::string chosen;                 // "" where none passes
   std::vector<RejectedKernels> rejected;
   std::string model;            // "" for none

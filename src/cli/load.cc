@@ -52,6 +52,7 @@ Result<std::unique_ptr<Model>> LoadModel(const ComputeOptions& options, const mo
                                          Executor& executor) {
   LoadOptions load;
   load.weights = WeightsOf(options);
+  load.huge_pages = HugePagesOf(options);
   ProgressLine progress(!options.quiet);
   load.progress = [&](std::int64_t done, std::int64_t total) { progress.Update(done, total); };
   MLA_ASSIGN_OR_RETURN(Model model, model::LoadOpened(opened, load, executor));
@@ -66,9 +67,10 @@ Result<LoadedEngine> LoadEngine(const ComputeOptions& options, const model::Open
   MemoryPlan plan = engine::Planned(opened.config, sizes);
   plan.weights = model::PlannedWeightBytes(opened, WeightsOf(options));
   MLA_RETURN_IF_ERROR(FitsMemory(plan, limit, context_flag));
+  MLA_RETURN_IF_ERROR(FitsHugePages(options, plan, opened.config.num_hidden_layers));
 
   LoadedEngine loaded;
-  loaded.pool = MakeThreadPool(threads);
+  loaded.pool = MakePool(options, threads);
   MLA_ASSIGN_OR_RETURN(loaded.model, LoadModel(options, opened, *loaded.pool));
   MLA_ASSIGN_OR_RETURN(Engine engine, Engine::Create(*loaded.model, engine_options, *loaded.pool));
   loaded.engine = std::make_unique<Engine>(std::move(engine));

@@ -46,6 +46,22 @@ double Rate(std::size_t tokens, double seconds) { return seconds > 0 ? static_ca
 // Steps after the one that gave the first token: it is the prompt's.
 std::size_t DecodeSteps(const RunReport& r) { return r.ids.empty() ? 0 : r.ids.size() - 1; }
 
+nlohmann::ordered_json HugePagesJson(const RunOptions& options, const RunReport& r) {
+  nlohmann::ordered_json j = {
+      {"setting", options.huge_pages}, {"asked", nullptr}, {"resident", nullptr}, {"huge", nullptr}};
+  if (r.huge_pages) {
+    j["asked"] = r.huge_pages->asked;
+    j["resident"] = r.huge_pages->resident;
+    j["huge"] = r.huge_pages->huge;
+  }
+  return j;
+}
+
+std::string HugePagesText(const RunReport& r) {
+  if (!r.huge_pages) return "unknown";
+  return fmt::format("{} of {} touched", HumanBytes(r.huge_pages->huge), HumanBytes(r.huge_pages->resident));
+}
+
 }  // namespace
 
 Status WriteJson(const RunOptions& options, const RunReport& r) {
@@ -66,6 +82,7 @@ Status WriteJson(const RunOptions& options, const RunReport& r) {
   j["form_table"] = r.form_table;
   j["kernels"] = r.kernels;
   j["threads"] = r.threads;
+  j["numa_nodes"] = r.numa_nodes;
   j["context"] = r.context;
   j["rope_fingerprint"] = fmt::format("{:016x}", r.rope_fingerprint);
   if (!options.is_explicit()) {
@@ -83,6 +100,7 @@ Status WriteJson(const RunOptions& options, const RunReport& r) {
                  {"cache", r.memory.cache},
                  {"workspace", r.memory.workspace},
                  {"tables", r.memory.tables}};
+  if (!options.is_explicit()) j["huge_pages"] = HugePagesJson(options, r);
   MLA_RETURN_IF_ERROR(WriteOut(j.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n"));
   return FlushOut();
 }
@@ -95,6 +113,7 @@ void WriteSummary(const RunOptions& options, const RunReport& r) {
       Rate(r.prompt_ids.size(), r.prompt_seconds), r.ids.size(), Rate(DecodeSteps(r), r.decode_seconds),
       r.finish_reason);
   if (options.is_explicit()) return;
+  Say("huge pages ({}): {}\n", options.huge_pages, HugePagesText(r));
   Say("{} bytes per cached token; {} steps: {} with mha rows (prompt {}; expanded at once {}, in pieces {}), {} with "
       "absorbed rows; form table {}\n",
       r.cache_bytes_per_token, r.stats.steps, r.stats.mha_steps, r.prompt_form, r.stats.attention.mha_one_shot,

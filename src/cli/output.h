@@ -3,11 +3,13 @@
 #define MLA_CLI_OUTPUT_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/huge_pages.h"
 #include "cli/run_options.h"
 #include "mla/engine.h"
 #include "mla/result.h"
@@ -32,11 +34,13 @@ struct RunReport {
   std::string prompt_form;
   std::string form_table;
   int threads = 1;
+  int numa_nodes = 1;  // that the threads are spread over
   std::int64_t context = 0;
   std::uint64_t rope_fingerprint = 0;
   std::int64_t cache_bytes_per_token = 0;
   EngineStats stats;
   MemoryPlan memory;
+  std::optional<HugePageUse> huge_pages;  // at the end; nothing where the system does not say
 };
 
 // Writes to stdout. Fails where the bytes can't be written: a full disk, a closed pipe.

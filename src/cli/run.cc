@@ -93,6 +93,7 @@ Result<bool> RunEngine(const RunOptions& o, const model::Opened& opened, const R
   Engine& engine = *loaded.engine;
   report->load_seconds = Since(begin);
   report->kernels_rejected = WarnOfRejectedKernels(engine, log);
+  report->numa_nodes = loaded.pool->nodes();
   report->threads = loaded.pool->workers();  // fewer than asked where the system gives no more
 
   interrupt.Defer();
@@ -100,6 +101,7 @@ Result<bool> RunEngine(const RunOptions& o, const model::Opened& opened, const R
   MLA_ASSIGN_OR_RETURN(const bool interrupted, Drive(engine, id, interrupt, streamer, report));
   report->stats = engine.stats();
   report->memory = engine.memory();
+  if (o.json || !o.quiet) report->huge_pages = ReadHugePageUse();
   report->kernels = engine.kernels();
   report->form_table = engine.options().form_table.id;
   report->cache_bytes_per_token = engine.cache_bytes_per_token();

@@ -41,7 +41,11 @@ Status FitsMemory(const VerifyOptions& o, const model::Opened& opened, int threa
   const DType kv_dtype = EngineOptionsOf(o, 0).kv_dtype;
   const MemoryPlan plan =
       verify::Planned(opened.config, model::PlannedWeightBytes(opened, WeightsOf(o)), kv_dtype, threads);
-  if (plan.total() <= limit) return {};
+  if (plan.total() <= limit) {
+    MemoryPlan reserved;  // the proofs' own caches and workspaces are in ordinary memory
+    reserved.weights = plan.weights;
+    return FitsHugePages(o, reserved, opened.config.num_hidden_layers);
+  }
   return Error{fmt::format(
       "memory: {} are needed (weights {}, caches {}, workspace {}, one layer in float64 and rope tables {}) and {} may "
       "be used; --threads, --weights and --memory change that",
@@ -69,7 +73,7 @@ Result<int> Run(const VerifyOptions& o, const Log& log) {
   MLA_RETURN_IF_ERROR(FitsMemory(o, opened, report.threads));
 
   const auto begin = Clock::now();
-  const std::unique_ptr<Executor> pool = MakeThreadPool(report.threads);
+  const std::unique_ptr<Executor> pool = MakePool(o, report.threads);
   report.threads = pool->workers();
   MLA_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model, LoadModel(o, opened, *pool));
   report.load_seconds = Since(begin);

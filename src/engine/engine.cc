@@ -104,10 +104,14 @@ Result<Engine> Engine::Create(const Model& model, const EngineOptions& options, 
   MLA_ASSIGN_OR_RETURN(const engine::Sizes sizes, engine::Resolve(config, options, executor.workers()));
   MLA_ASSIGN_OR_RETURN(auto transformer,
                        layers::Transformer::Create(config, model.impl().weights, sizes.step, sizes.options.kernels));
-  MLA_ASSIGN_OR_RETURN(LatentCache cache, LatentCache::Create(sizes.layout, sizes.options.cache_pages));
+  MLA_ASSIGN_OR_RETURN(LatentCache cache,
+                       LatentCache::Create(sizes.layout, sizes.options.cache_pages, options.huge_pages));
   MLA_ASSIGN_OR_RETURN(
-      Buffer logits,
-      Buffer::Allocate(engine::kLogitRows * config.vocab_size * static_cast<std::int64_t>(sizeof(float)), "logits"));
+      Buffer logits, Buffer::Allocate(engine::kLogitRows * config.vocab_size * static_cast<std::int64_t>(sizeof(float)),
+                                      "logits", options.huge_pages));
+  transformer->FirstTouch(executor);
+  FirstTouch(logits, executor);
+  cache.FirstTouch(std::max<std::int64_t>(1, engine::kTouchedCache / sizes.layout.StorageBytes(1)), executor);
   return WithoutThrow("engine", [&]() -> Result<Engine> {
     return Engine(
         std::make_unique<Impl>(model, executor, sizes, std::move(transformer), std::move(cache), std::move(logits)));

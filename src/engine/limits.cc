@@ -73,6 +73,7 @@ Result<Sizes> Resolve(const contract::ModelConfig& config, const EngineOptions& 
   sizes.step.max_keys = o.context;
   sizes.step.workers = workers;
   sizes.step.expand_bytes = o.expand_bytes;
+  sizes.step.huge_pages = o.huge_pages;
   MLA_RETURN_IF_ERROR(Addressable(config, sizes));
   return sizes;
 }

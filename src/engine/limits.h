@@ -13,6 +13,10 @@ namespace mla::engine {
 // Rows of logits that are computed at a time: 16 rows of 129,280 ids are 8 MB.
 inline constexpr std::int64_t kLogitRows = 16;
 
+// Bytes of the cache that are taken from the system at the start: 3,650 tokens of DeepSeek-V3, 50 ms. A cache sized for
+// the longest answer that may come is mostly never filled, and its memory serves others until it is.
+inline constexpr std::int64_t kTouchedCache = std::int64_t{256} << 20;
+
 struct Sizes {
   EngineOptions options;  // with every default filled in
   layers::StepLimits step;

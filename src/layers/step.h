@@ -9,6 +9,7 @@
 #include "contract/config.h"
 #include "mla/attention.h"
 #include "mla/cache.h"
+#include "mla/memory.h"
 #include "ops/gemm.h"
 
 namespace mla::layers {
@@ -29,6 +30,7 @@ struct StepLimits {
   std::int64_t max_keys = 0;  // of a sequence
   int workers = 1;
   std::int64_t expand_bytes = std::int64_t{64} << 20;
+  HugePages huge_pages = HugePages::kAuto;
 };
 
 // Memory of a step, sized once. Letters as in weights/weights.h; T is max_rows, K experts a token.

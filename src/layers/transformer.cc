@@ -29,6 +29,7 @@ MlaAttention::Options AttentionOptions(const contract::ModelConfig& config, cons
   options.workers = limits.workers;
   options.expand_bytes = limits.expand_bytes;
   options.kernels = kernels;
+  options.huge_pages = limits.huge_pages;
   return options;
 }
 
@@ -46,7 +47,7 @@ Result<std::unique_ptr<Transformer>> Transformer::Create(const contract::ModelCo
   Parts whole = parts;
   if (whole.kernels == nullptr) whole.kernels = &ops::KernelsFor(isa);
   if (!whole.rope) {
-    MLA_ASSIGN_OR_RETURN(RopeTable rope, RopeTable::Create(config.rope, limits.max_keys));
+    MLA_ASSIGN_OR_RETURN(RopeTable rope, RopeTable::Create(config.rope, limits.max_keys, limits.huge_pages));
     whole.rope = std::make_shared<const RopeTable>(std::move(rope));
   }
   if (!whole.route) {
@@ -54,7 +55,7 @@ Result<std::unique_ptr<Transformer>> Transformer::Create(const contract::ModelCo
       ops::RouteToken(call.spec, call.logits, call.bias, call.scratch, call.index, call.weight);
     };
   }
-  MLA_ASSIGN_OR_RETURN(Buffer buffer, Buffer::Allocate(StepBytes(config, limits), "step workspace"));
+  MLA_ASSIGN_OR_RETURN(Buffer buffer, Buffer::Allocate(StepBytes(config, limits), "step workspace", limits.huge_pages));
   return std::unique_ptr<Transformer>(
       new Transformer(config, weights, std::move(attention), std::move(whole), std::move(buffer), limits));
 }
@@ -73,6 +74,11 @@ Transformer::Transformer(const contract::ModelConfig& config, const weights::Mod
   }
   Carver carver(buffer_);
   PlaceWorkspace(config, limits, &carver, &ws_);
+}
+
+void Transformer::FirstTouch(Executor& executor) {
+  mla::FirstTouch(buffer_, executor);
+  attention_.FirstTouch(executor);
 }
 
 Transformer::Memory Transformer::memory() const { return {buffer_.bytes() + attention_.bytes(), parts_.rope->bytes()}; }

@@ -43,6 +43,9 @@ class Transformer {
   Transformer(const Transformer&) = delete;
   Transformer& operator=(const Transformer&) = delete;
 
+  // Takes the workspace's pages from the system, by all workers. Before the first Forward.
+  void FirstTouch(Executor& executor);
+
   // Runs the batch, writing each row's keys to its slot in every layer. Returns the rows after the final norm, [rows,
   // hidden], valid until the next call. A row's bits depend on its sequence's tokens and forms alone
   // (MlaAttention::Run). Allocates nothing.

@@ -81,8 +81,8 @@ Result<Model> LoadOpened(const Opened& opened, const LoadOptions& options, Execu
   auto impl = std::make_unique<Model::Impl>();
   impl->config = opened.config;
   impl->info = opened.info;
-  MLA_ASSIGN_OR_RETURN(impl->weights,
-                       weights::Load(opened.config, opened.checkpoint, options.weights, executor, options.progress));
+  MLA_ASSIGN_OR_RETURN(impl->weights, weights::Load(opened.config, opened.checkpoint, options.weights, executor,
+                                                    options.progress, options.huge_pages));
   return Model(std::move(impl));
 }
 

@@ -1,9 +1,11 @@
 #include "ops/gemm.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/check.h"
 #include "base/parallel.h"
+#include "ops/placement.h"
 
 namespace mla::ops {
 
@@ -33,6 +35,16 @@ double PanelCost(const GemmProblem& p) {
          static_cast<double>(kBusyRows);
 }
 
+// The panels of a matrix that lie near one node's workers: all, where there is one node.
+struct PanelRange {
+  std::int64_t begin;
+  std::int64_t end;
+};
+
+PanelRange PartOf(const NodeShares& shares, const GemmProblem& p, int node) {
+  return {FirstPanelOf(shares, p.w.n, node), FirstPanelOf(shares, p.w.n, node + 1)};
+}
+
 // How problems are cut into tasks of like cost: by panels, then by rows where panels alone give too few tasks.
 struct Cut {
   double task_cost = 1;
@@ -51,12 +63,12 @@ struct Cut {
     return p.m > task_rows && task_cost < PanelCost(p) * static_cast<double>(kPanelGroup);
   }
   std::int64_t TaskRows(const GemmProblem& p) const { return SplitsRows(p) ? task_rows : p.m; }
-  std::int64_t PanelTasks(const GemmProblem& p) const {
+  std::int64_t PanelTasks(const GemmProblem& p, const PanelRange& part) const {
     const std::int64_t panels = TaskPanels(p);
-    return (Panels(p.w.n) + panels - 1) / panels;
+    return (part.end - part.begin + panels - 1) / panels;
   }
-  std::int64_t Tasks(const GemmProblem& p) const {
-    return p.m == 0 ? 0 : (p.m + TaskRows(p) - 1) / TaskRows(p) * PanelTasks(p);
+  std::int64_t Tasks(const GemmProblem& p, const PanelRange& part) const {
+    return p.m == 0 ? 0 : (p.m + TaskRows(p) - 1) / TaskRows(p) * PanelTasks(p, part);
   }
 };
 
@@ -145,15 +157,16 @@ void PackInputs(const GemmContext& context, std::span<const GemmProblem> problem
   });
 }
 
-void RunTask(const GemmContext& context, const Walk& walk, const Cut& cut, std::int64_t task, int worker) {
+void RunTask(const GemmContext& context, const Walk& walk, const Cut& cut, const PanelRange& part, std::int64_t task,
+             int worker) {
   const GemmProblem& p = walk.problem();
   const std::int64_t panels = cut.TaskPanels(p);
   const std::int64_t rows = cut.TaskRows(p);
   GemmBlock block = BlockOf(p, walk.packed());
-  block.row_begin = task / cut.PanelTasks(p) * rows;
+  block.row_begin = task / cut.PanelTasks(p, part) * rows;
   block.row_end = std::min(p.m, block.row_begin + rows);
-  block.panel_begin = task % cut.PanelTasks(p) * panels;
-  block.panel_end = std::min(Panels(p.w.n), block.panel_begin + panels);
+  block.panel_begin = part.begin + task % cut.PanelTasks(p, part) * panels;
+  block.panel_end = std::min(part.end, block.panel_begin + panels);
   block.scratch = context.scratch + worker * kGemmScratch;
   (p.w.format == PackedFormat::kF32 ? context.kernels.gemm_f32 : context.kernels.gemm_bf16)(block);
 }
@@ -172,13 +185,20 @@ void Gemm(const GemmContext& context, std::span<const GemmProblem> problems) {
   }
   cut.task_cost = cost / static_cast<double>(context.executor.workers() * kTasksPerWorker);
   cut.task_rows = context.kernels.task_rows;
-  std::int64_t tasks = 0;
-  for (const GemmProblem& p : problems) tasks += cut.Tasks(p);
-  ParallelForWork(context.executor, tasks, work, [&](std::int64_t task, int worker) {
-    Walk walk(context, problems);
-    for (; task >= cut.Tasks(walk.problem()); walk.Next()) task -= cut.Tasks(walk.problem());
-    RunTask(context, walk, cut, task, worker);
-  });
+  const NodeShares shares(context.executor);
+  std::array<std::int64_t, kMaxNodes> tasks;
+  for (int node = 0; node < shares.nodes(); ++node) {
+    std::int64_t& sum = tasks[static_cast<std::size_t>(node)] = 0;
+    for (const GemmProblem& p : problems) sum += cut.Tasks(p, PartOf(shares, p, node));
+  }
+  ParallelForPlacedWork(context.executor, std::span(tasks).first(static_cast<std::size_t>(shares.nodes())), work,
+                        [&](int node, std::int64_t task, int worker) {
+                          const auto part = [&](const Walk& walk) { return PartOf(shares, walk.problem(), node); };
+                          const auto count = [&](const Walk& walk) { return cut.Tasks(walk.problem(), part(walk)); };
+                          Walk walk(context, problems);
+                          for (; task >= count(walk); walk.Next()) task -= count(walk);
+                          RunTask(context, walk, cut, part(walk), task, worker);
+                        });
 }
 
 }  // namespace mla::ops

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -251,13 +252,19 @@ std::string BothLengths(const OpKernels& kernels, Check check) {
 
 }  // namespace
 
-std::vector<KernelCheck> CheckKernels(const OpKernels& kernels) {
+std::vector<KernelCheck> CheckKernels(const OpKernels& kernels, std::byte* scratch) {
   Product product;
   Fill(&product);
-  const Result<Buffer> scratch = Buffer::Allocate(kGemmScratch, "product scratch");
+  Buffer own;
+  std::string trouble;
+  if (scratch == nullptr) {
+    Result<Buffer> made = Buffer::Allocate(kGemmScratch, "product scratch");
+    if (made.ok()) own = std::move(made).value();
+    if (!made.ok()) trouble = made.error().message;
+    scratch = own.data();
+  }
   const auto check = [&](GemmFn gemm, const void* panels) {
-    if (!scratch.ok()) return scratch.error().message;
-    return CheckGemm(gemm, product, panels, const_cast<std::byte*>(scratch->data()));
+    return trouble.empty() ? CheckGemm(gemm, product, panels, scratch) : trouble;
   };
   return {{"gemm_f32", DType::kF32, check(kernels.gemm_f32, product.f32.data())},
           {"gemm_bf16", DType::kBF16, check(kernels.gemm_bf16, product.bf16.data())},

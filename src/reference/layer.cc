@@ -10,13 +10,14 @@ namespace mla::reference {
 namespace {
 
 // Queries of all heads, [T, H (N+P)]: DeepSeek-V3 equations 6 to 9. Both parts of a head come from one product, whose
-// rows are [W^UQ of the head; W^QR of the head].
+// rows are [W^UQ of the head; W^QR of the head]. With bf16 inputs q_nope is rounded, as before its product with w_kc in
+// the absorbed form, which rounds more than the explicit one. `x` is rounded already.
 Matrix Queries(const contract::ModelConfig& config, const AttentionWeights& w, std::span<const RopeAngles> angles,
                const Matrix& x, Rounding* rounding) {
   Matrix q;
   if (config.q_lora_rank.has_value()) {
     const Matrix c_q = RmsNormRows(Product(x, w.q_a_proj, rounding), w.q_a_layernorm, config.latent_norm_eps);
-    q = Product(c_q, w.q_b_proj, rounding);
+    q = Product(Inputs(c_q, rounding), w.q_b_proj, rounding);
   } else {
     q = Product(x, w.q_proj, rounding);
   }
@@ -25,6 +26,9 @@ Matrix Queries(const contract::ModelConfig& config, const AttentionWeights& w, s
     for (std::int64_t h = 0; h < config.num_attention_heads; ++h) {
       Rotate(config.rope.layout, angles[static_cast<std::size_t>(t)],
              q.row(t) + h * head_dim + config.qk_nope_head_dim);
+      if (rounding == nullptr || !rounding->bf16_inputs()) continue;
+      double* nope = q.row(t) + h * head_dim;
+      for (std::int64_t i = 0; i < config.qk_nope_head_dim; ++i) nope[i] = rounding->ToBf16(nope[i]);
     }
   }
   return q;
@@ -32,7 +36,7 @@ Matrix Queries(const contract::ModelConfig& config, const AttentionWeights& w, s
 
 // Keys and values of the rows, appended to the cache: DeepSeek-V3 equations 1 to 5. c_kv is normed (the paper says so
 // in its section 4.2, "additional RMSNorm layers after the compressed latent vectors"), k_pe is not; k_pe is rotated
-// once and shared by all heads.
+// once and shared by all heads. `x` is rounded already.
 void AppendKeysAndValues(const contract::ModelConfig& config, const AttentionWeights& w,
                          std::span<const RopeAngles> angles, const Matrix& x, LayerCache& cache, Rounding* rounding) {
   const std::int64_t n = config.qk_nope_head_dim;
@@ -122,6 +126,19 @@ std::vector<double> ValueErrors(const HeadRow& row, const std::vector<double>& w
   return squares;
 }
 
+// The output [V] in the absorbed form, its latent rounded before the product with w_vc.
+void RoundedValues(const HeadRow& row, const std::vector<double>& weight, Rounding* rounding, double* out) {
+  const auto& c = row.config;
+  const std::int64_t r = c.kv_lora_rank;
+  Matrix latent = Zeros(1, r);
+  for (std::int64_t j = 0; j < row.visible; ++j) {
+    AddScaled(weight[static_cast<std::size_t>(j)], row.cache.latents.data() + j * r, latent.row(0), r);
+  }
+  latent = Inputs(std::move(latent), rounding);
+  const std::int64_t first = row.head * (c.qk_nope_head_dim + c.v_head_dim) + c.qk_nope_head_dim;
+  for (std::int64_t i = 0; i < c.v_head_dim; ++i) out[i] = Dot(row.w.kv_b_proj.row(first + i), latent.row(0), r);
+}
+
 // softmax(scale q k) v of one row and head, to out [V].
 void AttendRow(const HeadRow& row, double scale, Rounding* rounding, double* out) {
   const std::int64_t head_dim = row.config.qk_nope_head_dim + row.config.qk_rope_head_dim;
@@ -138,6 +155,7 @@ void AttendRow(const HeadRow& row, double scale, Rounding* rounding, double* out
     for (std::size_t j = 0; j < weight.size(); ++j) weight[j] = rounding->WithError(weight[j], scale * errors[j]);
   }
   Softmax(weight);
+  if (rounding != nullptr && rounding->bf16_inputs()) return RoundedValues(row, weight, rounding, out);
   for (std::int64_t j = 0; j < row.visible; ++j) AddScaled(weight[static_cast<std::size_t>(j)], values + j * v, out, v);
   if (!errs) return;
   const std::vector<double> errors = ValueErrors(row, weight);
@@ -150,8 +168,9 @@ Matrix Attention(const contract::ModelConfig& config, const AttentionWeights& w,
   const std::int64_t head_dim = config.qk_nope_head_dim + config.qk_rope_head_dim;
   const std::int64_t v = config.v_head_dim;
   const double scale = AttentionScale(config);
-  const Matrix q = Queries(config, w, angles, x, rounding);
-  AppendKeysAndValues(config, w, angles, x, cache, rounding);
+  const Matrix input = Inputs(x, rounding);
+  const Matrix q = Queries(config, w, angles, input, rounding);
+  AppendKeysAndValues(config, w, angles, input, cache, rounding);
   const std::int64_t length = static_cast<std::int64_t>(cache.values[0].size()) / v;
   Matrix heads = Zeros(x.rows, config.num_attention_heads * v);
   for (std::int64_t h = 0; h < config.num_attention_heads; ++h) {
@@ -161,21 +180,23 @@ Matrix Attention(const contract::ModelConfig& config, const AttentionWeights& w,
       AttendRow(row, scale, rounding, heads.row(t) + h * v);
     }
   }
-  return Product(heads, w.o_proj, rounding);
+  return Product(Inputs(std::move(heads), rounding), w.o_proj, rounding);
 }
 
-// SwiGLU: down(silu(gate x) * up x).
+// SwiGLU: down(silu(gate x) * up x). `x` is rounded already.
 Matrix Mlp(const MlpWeights& w, const Matrix& x, Rounding* rounding) {
   Matrix inner = Product(x, w.gate_proj, rounding);
   const Matrix up = Product(x, w.up_proj, rounding);
   for (std::size_t i = 0; i < inner.values.size(); ++i) inner.values[i] = Silu(inner.values[i]) * up.values[i];
-  return Product(inner, w.down_proj, rounding);
+  return Product(Inputs(std::move(inner), rounding), w.down_proj, rounding);
 }
 
 // DeepSeek-V3 equations 12 to 16, without the residual u_t.
 Matrix Moe(const contract::MoeConfig& config, const MoeWeights& w, const Matrix& x, const LayerOptions& options) {
   Rounding* rounding = options.rounding;
-  Matrix out = w.shared_experts.has_value() ? Mlp(*w.shared_experts, x, rounding) : Zeros(x.rows, x.cols);
+  const Matrix input = Inputs(x, rounding);
+  Matrix out = w.shared_experts.has_value() ? Mlp(*w.shared_experts, input, rounding) : Zeros(x.rows, x.cols);
+  // The router's weights are kept in fp32, and take x as it is.
   const Matrix gate = Product(x, w.gate, rounding);
   // Rows by expert, so that each expert is read once. A token's experts are then added in ascending order.
   std::vector<std::vector<std::pair<std::int64_t, double>>> visits(static_cast<std::size_t>(config.n_routed_experts));
@@ -194,7 +215,7 @@ Matrix Moe(const contract::MoeConfig& config, const MoeWeights& w, const Matrix&
     if (visits[e].empty()) continue;
     const MlpWeights& expert = w.experts.empty() ? options.expert(static_cast<std::int64_t>(e)) : w.experts[e];
     for (const auto& [t, weight] : visits[e]) {
-      const Matrix token{1, x.cols, std::vector<double>(x.row(t), x.row(t) + x.cols)};
+      const Matrix token{1, x.cols, std::vector<double>(input.row(t), input.row(t) + x.cols)};
       AddScaled(weight, Mlp(expert, token, rounding).row(0), out.row(t), x.cols);
     }
   }
@@ -237,7 +258,8 @@ Matrix LayerForward(const contract::ModelConfig& config, const LayerWeights& wei
   Add(config.residual_scale, Attention(config, weights.self_attn, angles, input, cache, rounding), stream, rounding);
   const Matrix normed = NormRows(stream, weights.post_attention_layernorm, config.rms_norm_eps, rounding);
   Add(config.residual_scale,
-      weights.moe.has_value() ? Moe(*config.moe, *weights.moe, normed, options) : Mlp(weights.mlp, normed, rounding),
+      weights.moe.has_value() ? Moe(*config.moe, *weights.moe, normed, options)
+                              : Mlp(weights.mlp, Inputs(normed, rounding), rounding),
       stream, rounding);
   return stream;
 }

@@ -29,8 +29,8 @@ using Choice = std::vector<std::vector<std::int64_t>>;
 
 // What a run may have beside the plain computation.
 struct LayerOptions {
-  // Cache rows and the sums of products are rounded at random; null: float64 alone. The weights are rounded already
-  // (TensorReader), if they are.
+  // Cache rows, inputs of products and the sums of products are rounded at random; null: float64 alone. The weights are
+  // rounded already (TensorReader), if they are.
   Rounding* rounding = nullptr;
   const Choice* forced = nullptr;  // of a layer with experts: those to visit; null: the router's
   Choice* chosen = nullptr;        // receives those visited

@@ -5,6 +5,21 @@
 #include <numbers>
 
 namespace mla::reference {
+namespace {
+
+// Eight significant bits: a double's 52 bits of fraction, cut to 7.
+constexpr int kCutBits = 45;
+constexpr std::uint64_t kCut = (std::uint64_t{1} << kCutBits) - 1;
+
+}  // namespace
+
+double NearestBf16(double x) {
+  if (std::isnan(x)) return x;
+  if (std::abs(x) < 0x1p-126) return 0;
+  const auto bits = std::bit_cast<std::uint64_t>(x);
+  // Just below a half is added to an even number, a half to an odd one.
+  return std::bit_cast<double>((bits + (kCut >> 1) + (bits >> kCutBits & 1)) & ~kCut);
+}
 
 // SplitMix64 (Steele, Lea, Flood 2014).
 std::uint64_t Rounding::Next() {
@@ -20,8 +35,7 @@ double Rounding::Random() {
 }
 
 double Rounding::ToBf16(double x) {
-  // Eight significant bits: a double's 52 bits of fraction, cut to 7. Normal numbers of bf16 alone matter here.
-  constexpr std::uint64_t kCut = (std::uint64_t{1} << 45) - 1;
+  // Normal numbers of bf16 alone matter here.
   const auto bits = std::bit_cast<std::uint64_t>(x);
   if ((bits & kCut) == 0 || !std::isfinite(x)) return x;
   const std::uint64_t down = bits & ~kCut;
@@ -39,6 +53,12 @@ Matrix Product(const Matrix& x, const Matrix& weight, Rounding* rounding) {
     }
   }
   return out;
+}
+
+Matrix Inputs(Matrix x, Rounding* rounding) {
+  if (rounding == nullptr || !rounding->bf16_inputs()) return x;
+  for (double& value : x.values) value = rounding->ToBf16(value);
+  return x;
 }
 
 }  // namespace mla::reference

@@ -11,21 +11,32 @@ namespace mla::reference {
 
 inline constexpr double kUnitF32 = 0x1p-24;  // half the distance from 1 to the next fp32
 
-// One run's roundings; the seed decides them all. Where anything is kept in bf16, fp32's own errors, 2^16 times
-// smaller, are left out. Not thread-safe.
+// The bf16 number nearest to x, of two as near the one whose last bit is 0; 0 below bf16's normal numbers. What
+// products with bf16 inputs do to theirs.
+double NearestBf16(double x);
+
+// What a run keeps in bf16.
+struct Bf16Parts {
+  bool cache = false;    // cache rows
+  bool weights = false;  // products' weights, whatever the file has; the router's are not
+  bool inputs = false;   // what meets those weights
+};
+
+// One run's roundings; the seed decides them all. Where cache rows or inputs are kept in bf16, fp32's own errors, 2^16
+// times smaller, are left out. Weights alone don't decide: the file may have them in bf16, and then nothing is rounded.
+// Not thread-safe.
 class Rounding {
  public:
-  // bf16_cache: cache rows are kept in bf16. bf16_weights: so are products' weights, whatever the file has.
-  Rounding(std::uint64_t seed, bool bf16_cache, bool bf16_weights)
-      : state_(seed), bf16_cache_(bf16_cache), bf16_weights_(bf16_weights) {}
+  Rounding(std::uint64_t seed, const Bf16Parts& bf16) : state_(seed), bf16_(bf16) {}
 
-  bool bf16_cache() const { return bf16_cache_; }
-  bool bf16_weights() const { return bf16_weights_; }
+  bool bf16_cache() const { return bf16_.cache; }
+  bool bf16_weights() const { return bf16_.weights; }
+  bool bf16_inputs() const { return bf16_.inputs; }
 
   // One of the two bf16 numbers around x, either as likely; x itself where it is one.
   double ToBf16(double x);
   // Whether sums have fp32's errors.
-  bool f32_errors() const { return !bf16_cache_ && !bf16_weights_; }
+  bool f32_errors() const { return !bf16_.cache && !bf16_.inputs; }
   // x with an error of standard deviation kUnitF32 * size.
   double WithError(double x, double size) { return x + kUnitF32 * size * Random(); }
 
@@ -35,13 +46,15 @@ class Rounding {
   double Random();
 
   std::uint64_t state_;
-  bool bf16_cache_;
-  bool bf16_weights_;
+  Bf16Parts bf16_;
 };
 
 // Product(x, weight) with the errors of fp32 sums: a sum of n products in fp32 is off by n roundings of partial sums
 // that grow like a random walk, so by about u sqrt(n) |(x_i w_i)|_2. Without rounding, Product.
 Matrix Product(const Matrix& x, const Matrix& weight, Rounding* rounding);
+
+// x as products take it: with bf16 inputs each number rounded, else x itself.
+Matrix Inputs(Matrix x, Rounding* rounding);
 
 }  // namespace mla::reference
 

@@ -47,9 +47,9 @@ class Streamer {
     const std::vector<double> frequencies = RopeFrequencies(config.rope, options.context);
     for (std::int64_t t = 0; t < std::ssize(ids); ++t) angles_.push_back(AnglesAt(config.rope, frequencies, t));
     runs_.resize(static_cast<std::size_t>(options.rounded_runs) + 1);
-    same_weights_ = !options.bf16_weights || AllBf16(checkpoint);
+    same_weights_ = !options.bf16.weights || AllBf16(checkpoint);
     for (std::size_t r = 1; r < runs_.size(); ++r) {
-      runs_[r].rounding.emplace(r, options.bf16_cache, options.bf16_weights);
+      runs_[r].rounding.emplace(r, options.bf16);
     }
   }
 
@@ -88,8 +88,8 @@ class Streamer {
     const TensorReader reader(config_, checkpoint_);
     Matrix rows = Zeros(run.x.rows - options_.first_logits, run.x.cols);
     std::copy_n(run.x.row(options_.first_logits), rows.values.size(), rows.values.data());
-    run.x =
-        NormRows(rows, reader.Vector("model.norm.weight", config_.hidden_size), config_.rms_norm_eps, run.roundings());
+    const std::vector<double> weight = reader.Vector("model.norm.weight", config_.hidden_size);
+    run.x = Inputs(NormRows(rows, weight, config_.rms_norm_eps, run.roundings()), run.roundings());
     run.distance.assign(static_cast<std::size_t>(rows.rows), 0.0);
   }
 

@@ -18,8 +18,7 @@ namespace mla::reference {
 
 struct StreamedOptions {
   int rounded_runs = 8;
-  bool bf16_cache = false;        // cache rows are kept in bf16
-  bool bf16_weights = false;      // products' weights are
+  Bf16Parts bf16;                 // what the rounded runs keep so
   std::int64_t context = 0;       // that is served (RopeSpec)
   std::int64_t first_logits = 0;  // logits of rows from this one on
   std::function<bool()> stop;     // asked between layers; may be empty

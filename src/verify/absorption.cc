@@ -19,7 +19,7 @@ HeadProblem ProblemOf(const LayerUnderProof& layer, const LayerTrace& trace, std
   return {weights::DimsOf(s.config),
           reference::AttentionScale(s.config),
           &layer.weights.self_attn.kv_b_proj,
-          WeightUnit(s, fmt::format("model.layers.{}.self_attn.kv_b_proj", layer.index)),
+          layer.Rule(fmt::format("model.layers.{}.self_attn.kv_b_proj", layer.index)),
           &trace.stored,
           head};
 }

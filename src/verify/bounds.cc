@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "reference/rounding.h"
 
 namespace mla::verify {
 
@@ -28,18 +29,63 @@ Bounded Exact(Matrix value) {
   return out;
 }
 
-Bounded BoundedProduct(const Bounded& x, const Matrix& weight, double unit, Executor& executor) {
+RoundedInput RoundInput(const double* x, const double* error, std::int64_t n) {
+  RoundedInput out;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
+    const double low = reference::NearestBf16(x[i] - error[i]);
+    const bool known = low == reference::NearestBf16(x[i] + error[i]);
+    out.value.push_back(known ? low : x[i]);
+    if (!known) out.unsure.push_back({i, error[i], kUBf16 * (std::abs(x[i]) + error[i])});
+  }
+  return out;
+}
+
+Matrix RoundedExactly(Matrix x) {
+  for (double& value : x.values) value = reference::NearestBf16(value);
+  return x;
+}
+
+double RoundedInput::Roundings(const double* w) const {
+  double absolute = 0;
+  double squares = 0;
+  for (const Unsure& u : unsure) {
+    absolute += std::abs(w[u.index] * u.rounding);
+    squares += std::pow(w[u.index] * u.rounding, 2);
+  }
+  return std::min(absolute, kLambda * std::sqrt(squares));
+}
+
+double RoundedInput::Carried(const double* w) const {
+  double squares = 0;
+  for (const Unsure& u : unsure) squares += std::pow(w[u.index] * u.error, 2);
+  return std::sqrt(squares) + Roundings(w);
+}
+
+double RoundedInput::CarriedAtMost(const double* w) const {
+  double absolute = 0;
+  for (const Unsure& u : unsure) absolute += std::abs(w[u.index] * u.error);
+  return absolute + Roundings(w);
+}
+
+Bounded BoundedProduct(const Bounded& x, const Matrix& weight, const ProductRule& rule, Executor& executor) {
   MLA_CHECK_EQ(x.value.cols, weight.cols);
   const std::int64_t n = weight.cols;
   Bounded out{reference::Zeros(x.value.rows, weight.rows), reference::Zeros(x.value.rows, weight.rows)};
   const double sum_error = SumError(n);
+  std::vector<RoundedInput> rounded;
+  for (std::int64_t t = 0; rule.bf16_inputs && t < x.value.rows; ++t) {
+    rounded.push_back(RoundInput(x.value.row(t), x.error.row(t), n));
+  }
   ParallelFor(executor, weight.rows, [&](std::int64_t o, int /*worker*/) {
     const double* w = weight.row(o);
     for (std::int64_t t = 0; t < x.value.rows; ++t) {
-      const reference::DotSums sums = reference::DotWithSquares(x.value.row(t), w, n);
-      const double carried = reference::DotWithSquares(x.error.row(t), w, n).squares;
+      const RoundedInput* input = rule.bf16_inputs ? &rounded[static_cast<std::size_t>(t)] : nullptr;
+      const double* in = input != nullptr ? input->value.data() : x.value.row(t);
+      const reference::DotSums sums = reference::DotWithSquares(in, w, n);
+      const double carried =
+          input != nullptr ? input->Carried(w) : std::sqrt(reference::DotWithSquares(x.error.row(t), w, n).squares);
       out.value.row(t)[o] = sums.sum;
-      out.error.row(t)[o] = sum_error * sums.absolute + WeightError(unit, sums) + std::sqrt(carried) + kTiny;
+      out.error.row(t)[o] = sum_error * sums.absolute + WeightError(rule.weight_unit, sums) + carried + kTiny;
     }
   });
   return out;

@@ -6,11 +6,17 @@
 // for a chance of 2 exp(-kLambda^2 / 2) = 3e-14 (Hoeffding; Higham and Mary, SIAM J. Sci. Comput. 41, 2019, theorem
 // 2.4); the smaller of the two is the bound. Bounds of independent errors e_i that pass through a sum w_i e_i add up as
 // the root of their squares, by the same inequality.
+//
+// Inputs that a product rounds to bf16: where x is known to within e, and everything from x - e to x + e rounds to one
+// number, that number is what production multiplied, and x's error is gone. Else the input is off by e and by a
+// rounding of at most 2^-8 of itself.
 #ifndef MLA_VERIFY_BOUNDS_H_
 #define MLA_VERIFY_BOUNDS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "mla/executor.h"
 #include "mla/rope.h"
@@ -41,8 +47,39 @@ struct Bounded {
 // Given without error.
 Bounded Exact(Matrix value);
 
-// x W^T. `unit`: how far the kept weights may be from W, as a part of themselves. Outputs are shared out to workers.
-Bounded BoundedProduct(const Bounded& x, const Matrix& weight, double unit, Executor& executor);
+// How a product is computed: how far the kept weights may be from the file's, as a part of themselves, and whether its
+// inputs are rounded to bf16.
+struct ProductRule {
+  double weight_unit = 0;
+  bool bf16_inputs = false;
+};
+
+// Inputs as a product takes them.
+struct RoundedInput {
+  // One whose rounding is not known: it stays as it is, off by `error` and by `rounding` more.
+  struct Unsure {
+    std::size_t index;
+    double error;
+    double rounding;
+  };
+  std::vector<double> value;
+  std::vector<Unsure> unsure;
+
+  // What the unsure ones do to a sum with weights w: errors as the root of their squares, or in the worst case.
+  double Carried(const double* w) const;
+  double CarriedAtMost(const double* w) const;
+
+ private:
+  double Roundings(const double* w) const;
+};
+// x[i] within error[i], rounded to bf16.
+RoundedInput RoundInput(const double* x, const double* error, std::int64_t n);
+
+// x rounded to bf16, each number by itself. For inputs known exactly.
+Matrix RoundedExactly(Matrix x);
+
+// x W^T. Outputs are shared out to workers.
+Bounded BoundedProduct(const Bounded& x, const Matrix& weight, const ProductRule& rule, Executor& executor);
 // RMS norm of each row; `first` is the column of x at which it begins, weight.size() columns on.
 Bounded BoundedNorm(const Bounded& x, std::int64_t first, std::span<const double> weight, double eps);
 // Rotates channels [first, first + P) of a row, its angles rounded to fp32.

@@ -179,8 +179,8 @@ Status ProveEndToEnd(const Subject& subject, const Scope& scope, const Budget& b
   }
   const auto ids = std::span(scope.ids).first(static_cast<std::size_t>(total));
   reference::StreamedOptions options;
-  options.bf16_cache = subject.kv_dtype == DType::kBF16;
-  options.bf16_weights = subject.weight_dtype == WeightDType::kBF16;
+  MLA_ASSIGN_OR_RETURN(const bool bf16_inputs, Bf16Inputs(subject));
+  options.bf16 = {subject.kv_dtype == DType::kBF16, subject.weight_dtype == WeightDType::kBF16, bf16_inputs};
   options.context = total;
   options.stop = [&] { return budget.Cancelled(); };
   const auto exact = reference::RunStreamed(subject.config, subject.checkpoint, ids, options, subject.executor);

@@ -48,7 +48,7 @@ class FeedForward {
 
   void Attention(Tally* tally) const {
     const Bounded added = BoundedProduct(Exact(Pick(trace_.attended, rows_)), layer_.weights.self_attn.o_proj,
-                                         Unit("self_attn.o_proj"), layer_.subject.executor);
+                                         layer_.Rule(at_ + "self_attn.o_proj"), layer_.subject.executor);
     CompareAdded(Pick(trace_.entered, rows_), Pick(trace_.added, rows_), added, tally);
   }
 
@@ -62,7 +62,7 @@ class FeedForward {
   void Routing(const FeedForwardTallies& tallies) const {
     const auto& moe = *layer_.weights.moe;
     const Matrix logits = Pick(trace_.router_logits, rows_);
-    Compare(logits, BoundedProduct(normed_, moe.gate, 0, layer_.subject.executor), tallies.router);
+    Compare(logits, BoundedProduct(normed_, moe.gate, {}, layer_.subject.executor), tallies.router);
     const Matrix weights = Pick(trace_.expert_weight, rows_);
     for (std::int64_t i = 0; i < logits.rows; ++i) {
       const auto scores = reference::GateScores({logits.row(i), static_cast<std::size_t>(logits.cols)}, *c_.moe);
@@ -95,7 +95,6 @@ class FeedForward {
 
  private:
   Place PlaceOf(std::int64_t i) const { return {layer_.index, rows_[static_cast<std::size_t>(i)]}; }
-  double Unit(const std::string& name) const { return WeightUnit(layer_.subject, at_ + name); }
 
   std::vector<std::int64_t> Experts(std::int64_t i) const {
     const std::int64_t k = c_.moe->num_experts_per_tok;
@@ -125,8 +124,8 @@ class FeedForward {
   // down(silu(gate x) * up x). |silu'| is at most 1.1.
   Bounded Mlp(const Bounded& x, const reference::MlpWeights& w, const std::string& at) const {
     Executor& executor = layer_.subject.executor;
-    Bounded inner = BoundedProduct(x, w.gate_proj, WeightUnit(layer_.subject, at + "gate_proj"), executor);
-    const Bounded up = BoundedProduct(x, w.up_proj, WeightUnit(layer_.subject, at + "up_proj"), executor);
+    Bounded inner = BoundedProduct(x, w.gate_proj, layer_.Rule(at + "gate_proj"), executor);
+    const Bounded up = BoundedProduct(x, w.up_proj, layer_.Rule(at + "up_proj"), executor);
     for (std::size_t i = 0; i < inner.value.values.size(); ++i) {
       const double gate = inner.value.values[i];
       const double e_gate = inner.error.values[i];
@@ -136,7 +135,7 @@ class FeedForward {
       inner.error.values[i] = 1.1 * e_gate * (std::abs(u) + up.error.values[i]) + std::abs(silu) * up.error.values[i] +
                               kActivationError * std::abs(silu * u) + kTiny;
     }
-    return BoundedProduct(inner, w.down_proj, WeightUnit(layer_.subject, at + "down_proj"), executor);
+    return BoundedProduct(inner, w.down_proj, layer_.Rule(at + "down_proj"), executor);
   }
 
   // Expert by expert, each read once.

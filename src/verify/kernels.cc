@@ -86,17 +86,12 @@ class AttentionCase {
       first_row_.push_back(rows_);
       rows_ += shape.rows;
     }
-    for (const std::int64_t head : heads_) {
-      for (const Matrix& stored : stored_) {
-        oracles_.push_back(AttentionOracle({dims_, contract::SoftmaxScale(subject_.config), &kv_b_, 0, &stored, head}));
-      }
-    }
     // Scores of about 1: queries as large as keys make them so, before the scale of a trained model.
     q_ = Normals(rows_ * QueryWidth(), 1, false, rng_);
     return {};
   }
 
-  Status Run(const KernelSet& set, Form form, Tally* out_tally, Tally* lse_tally) const {
+  Status Run(const KernelSet& set, Form form, Tally* out_tally, Tally* lse_tally) {
     MlaAttention::Options options = AttentionOptions(subject_, rows_, 2048);
     options.workers = executor_.workers();
     options.kernels = set.name;
@@ -108,10 +103,12 @@ class AttentionCase {
     std::vector<float> out(static_cast<std::size_t>(rows_ * dims_.num_attention_heads * dims_.v_head_dim));
     std::vector<float> lse(static_cast<std::size_t>(rows_ * dims_.num_attention_heads));
     attend(cache_->Layer(0), *packed_, sequences, q_.data(), out.data(), lse.data(), executor_);
-    reference::ForTasks(executor_, std::ssize(oracles_), [&](std::int64_t task) {
+    const std::vector<AttentionOracle>& oracles =
+        Oracles(set.ops->bf16_inputs && subject_.weight_dtype == WeightDType::kBF16);
+    reference::ForTasks(executor_, std::ssize(oracles), [&](std::int64_t task) {
       const auto shape = static_cast<std::size_t>(task % std::ssize(kShapes));
       const std::int64_t head = heads_[static_cast<std::size_t>(task / std::ssize(kShapes))];
-      Compare(oracles_[static_cast<std::size_t>(task)], form, shape, head, out, lse, out_tally, lse_tally);
+      Compare(oracles[static_cast<std::size_t>(task)], form, shape, head, out, lse, out_tally, lse_tally);
     });
     return {};
   }
@@ -119,6 +116,19 @@ class AttentionCase {
  private:
   static constexpr std::array<Shape, 9> kShapes = {
       {{1, 1}, {1, 63}, {1, 64}, {1, 65}, {5, 70}, {0, 3}, {2, 2}, {7, 7}, {1, 1030}}};
+
+  // [heads, shapes], of products that round their inputs or don't; made when first asked for.
+  const std::vector<AttentionOracle>& Oracles(bool bf16_inputs) {
+    std::vector<AttentionOracle>& oracles = bf16_inputs ? rounding_ : plain_;
+    const double scale = contract::SoftmaxScale(subject_.config);
+    if (!oracles.empty()) return oracles;
+    for (const std::int64_t head : heads_) {
+      for (const Matrix& stored : stored_) {
+        oracles.emplace_back(HeadProblem{dims_, scale, &kv_b_, {0, bf16_inputs}, &stored, head});
+      }
+    }
+    return oracles;
+  }
 
   std::int64_t QueryWidth() const {
     return dims_.num_attention_heads * (dims_.qk_nope_head_dim + dims_.qk_rope_head_dim);
@@ -160,8 +170,9 @@ class AttentionCase {
   std::vector<Matrix> stored_;
   std::vector<std::int64_t> first_row_;
   std::int64_t rows_ = 0;
-  std::vector<float> q_;                  // [rows, H, N + P]
-  std::vector<AttentionOracle> oracles_;  // [heads, shapes]
+  std::vector<float> q_;  // [rows, H, N + P]
+  std::vector<AttentionOracle> plain_;
+  std::vector<AttentionOracle> rounding_;
 };
 
 // y = x W^T over k inputs, of one row and of seven.
@@ -180,7 +191,8 @@ Status ProveProduct(const KernelSet& set, ops::PackedFormat format, std::int64_t
     const std::vector<float> x = Normals(m * k, 1, false, rng);
     std::vector<float> y(static_cast<std::size_t>(m * n));
     ops::Gemm({executor, *set.ops, scratch.data()}, ops::GemmProblem{x.data(), k, y.data(), n, m, packed});
-    const Bounded expected = BoundedProduct(Exact(AsMatrix(x, m, k)), AsMatrix(w, n, k), 0, executor);
+    const ProductRule rule{0, format == ops::PackedFormat::kBF16 && set.ops->bf16_inputs};
+    const Bounded expected = BoundedProduct(Exact(AsMatrix(x, m, k)), AsMatrix(w, n, k), rule, executor);
     const Matrix found = AsMatrix(y, m, n);
     const std::string what = fmt::format("{} rows, {} inputs", m, k);
     for (std::int64_t i = 0; i < m; ++i) CompareRow(found.row(i), expected, i, 0, n, {-1, i, -1, -1, what}, tally);

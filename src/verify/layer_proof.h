@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "reference/tensor_reader.h"
@@ -24,6 +25,10 @@ struct LayerUnderProof {
   const Scope& scope;
   std::int64_t index;
   reference::LayerWeights weights;  // routed experts unread
+  bool bf16_inputs;                 // Bf16Inputs(subject)
+
+  // Of the product whose weights have this name, without ".weight". Not the router's: it is kept in fp32.
+  ProductRule Rule(const std::string& name) const { return {WeightUnit(subject, name), bf16_inputs}; }
 };
 
 // A pass's trace of the layer, and the positions that it was run at.

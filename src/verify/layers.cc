@@ -170,7 +170,7 @@ void ProveEmbedding(const Subject& subject, const Scope& scope, const Passes& pa
 }
 
 // The final norm, and what of the logits follows from it: some rows, some blocks of the vocabulary.
-Status ProveHead(const Subject& subject, const Scope& scope, const Passes& passes, Tallies* t) {
+Status ProveHead(const Subject& subject, const Scope& scope, const Passes& passes, bool bf16_inputs, Tallies* t) {
   constexpr std::int64_t kBlock = 256;
   constexpr std::int64_t kBlocks = 16;
   const auto& c = subject.config;
@@ -196,7 +196,7 @@ Status ProveHead(const Subject& subject, const Scope& scope, const Passes& passe
     const std::int64_t first = block * kBlock;
     const std::int64_t count = std::min(kBlock, c.vocab_size - first);
     Bounded expected = BoundedProduct(final_normed, reader.Rows(head, c.vocab_size, c.hidden_size, first, count),
-                                      WeightUnit(subject, head), subject.executor);
+                                      {WeightUnit(subject, head), bf16_inputs}, subject.executor);
     for (std::size_t i = 0; i < expected.value.values.size(); ++i) {
       expected.value.values[i] *= c.logit_scale;
       expected.error.values[i] = c.logit_scale * expected.error.values[i] + 2 * kU * std::abs(expected.value.values[i]);
@@ -232,17 +232,18 @@ Status ProveLayers(const Subject& subject, const Scope& scope, const Budget& bud
   constexpr double kPart = 1.0 / 3;
   MLA_ASSIGN_OR_RETURN(const Passes passes, RunAll(subject, scope));
   const reference::TensorReader reader(subject.config, subject.checkpoint);
+  MLA_ASSIGN_OR_RETURN(const bool bf16_inputs, Bf16Inputs(subject));
   Tallies tallies;
   ProveEmbedding(subject, scope, passes, &tallies.embedding);
   std::int64_t done = 0;
   for (const std::int64_t index : scope.layers) {
     // The first, and the first with experts, come whatever they cost.
     if (budget.Cancelled() || (done >= 2 && budget.Past(kPart))) break;
-    const LayerUnderProof layer{subject, scope, index, reference::LoadLayer(reader, index)};
+    const LayerUnderProof layer{subject, scope, index, reference::LoadLayer(reader, index), bf16_inputs};
     MLA_RETURN_IF_ERROR(ProveLayer(layer, passes, &tallies));
     ++done;
   }
-  MLA_RETURN_IF_ERROR(ProveHead(subject, scope, passes, &tallies));
+  MLA_RETURN_IF_ERROR(ProveHead(subject, scope, passes, bf16_inputs, &tallies));
   AddAll(subject.config, &tallies, report);
   const std::string sampled = Sampled(subject, scope, done);
   if (!sampled.empty()) report->sampled.push_back("levels 1, 2, 3 and 6 within layers: " + sampled);

@@ -92,7 +92,7 @@ class Projection {
   std::int64_t HeadDim() const { return c_.qk_nope_head_dim + c_.qk_rope_head_dim; }
 
   Bounded Product(const Bounded& x, const Matrix& weight, const char* name) const {
-    return BoundedProduct(x, weight, WeightUnit(layer_.subject, at_ + name), layer_.subject.executor);
+    return BoundedProduct(x, weight, layer_.Rule(at_ + name), layer_.subject.executor);
   }
 
   void RotateAll(std::int64_t first, Bounded* x) const {

@@ -97,7 +97,7 @@ Scope ChooseScope(const Subject& subject, std::vector<std::int32_t> ids, const B
   scope.heads = Spread(c.num_attention_heads, kMostHeads);
   scope.layers = LayerOrder(c);
   // One exact run and eight rounded ones. Eight tokens of a sequence show every path: they may take the whole budget.
-  const bool f32 = subject.weight_dtype == WeightDType::kF32 && subject.kv_dtype == DType::kF32;
+  const bool f32 = subject.kv_dtype == DType::kF32;  // at most: inputs in bf16 cost less
   const double token_work = (1 + 8 * (f32 ? kSquaresCost : 1)) * (token + head);
   const std::int64_t least = std::min<std::int64_t>(8, tokens);
   const std::int64_t end_to_end = Tokens(budget.seconds() / 3, scope.rate, token_work, tokens);

@@ -60,6 +60,20 @@ double WeightUnit(const Subject& subject, const std::string& name) {
   return tensor->dtype == DType::kBF16 ? 0 : kUBf16 + widened;
 }
 
+Result<const ops::OpKernels*> ChosenOps(const Subject& subject) {
+  const CpuInfo cpu = DetectCpu();
+  if (const Result<Isa> known = SelectIsa(cpu, subject.kernels); !known.ok()) return known.error();
+  MLA_ASSIGN_OR_RETURN(const attention::KernelChoice choice,
+                       attention::ChooseKernels(attention::MachineKernels(cpu), subject.kernels));
+  return choice.kernels.ops;
+}
+
+Result<bool> Bf16Inputs(const Subject& subject) {
+  if (subject.weight_dtype != WeightDType::kBF16) return false;
+  MLA_ASSIGN_OR_RETURN(const ops::OpKernels* kernels, ChosenOps(subject));
+  return kernels->bf16_inputs;
+}
+
 MlaAttention::Options AttentionOptions(const Subject& subject, std::int64_t rows, std::int64_t keys) {
   layers::StepLimits limits;
   limits.max_rows = rows;

@@ -55,6 +55,12 @@ struct Subject {
 // How far the kept weights of a product may be from the file's, as a part of themselves. `name` without ".weight".
 double WeightUnit(const Subject& subject, const std::string& name);
 
+// The products that the subject's kernels name: those of `kernels`, or the fastest that pass their self-test, which
+// fails where none does. A table in `parts` is taken to treat its inputs as these do.
+Result<const ops::OpKernels*> ChosenOps(const Subject& subject);
+// Whether products round their inputs to bf16: the weights are kept so, and the kernels do.
+Result<bool> Bf16Inputs(const Subject& subject);
+
 // Options of the subject's attention.
 MlaAttention::Options AttentionOptions(const Subject& subject, std::int64_t rows, std::int64_t keys);
 

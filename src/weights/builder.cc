@@ -1,12 +1,17 @@
 #include "weights/builder.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <span>
 #include <utility>
 
 #include "base/check.h"
 #include "base/fp8.h"
+#include "base/numa.h"
+#include "base/parallel.h"
 #include "contract/fp8.h"
+#include "ops/placement.h"
 
 namespace mla::weights {
 namespace {
@@ -23,13 +28,14 @@ bool HasNan(const ops::MatrixSource& source, std::int64_t begin, std::int64_t en
 }  // namespace
 
 Builder::Builder(const Builder& counting, Buffer& arena, const contract::ModelConfig& config,
-                 const io::Checkpoint& checkpoint, Executor& executor, const Progress& progress)
+                 const io::Checkpoint& checkpoint, Executor& executor, const Progress& progress, HugePages huge_pages)
     : keep_(counting.keep_),
       carver_(arena),
       config_(&config),
       checkpoint_(&checkpoint),
       executor_(&executor),
       progress_(&progress),
+      huge_pages_(huge_pages),
       ahead_(std::in_place, checkpoint, counting.names_,
              [&checkpoint](const io::Tensor& tensor, std::int64_t begin, std::int64_t end) {
                checkpoint.Prefetch(tensor, begin, end);
@@ -62,17 +68,43 @@ void Builder::Read(std::int64_t bytes) {
 }
 
 template <class Work>
-void Builder::ForRows(const io::Tensor& tensor, std::int64_t first, std::int64_t rows, const Work& work) {
+void Builder::ForRows(const io::Tensor& tensor, std::int64_t first, std::int64_t rows, std::int64_t whole,
+                      const Work& work) {
   const std::int64_t row_bytes = tensor.bytes / rows;
-  const std::int64_t piece = std::max<std::int64_t>(1, kPieceBytes / (kRowsPerTask * row_bytes)) * kRowsPerTask;
   const std::int64_t last = first + rows;
-  for (std::int64_t begin = first / kRowsPerTask * kRowsPerTask; begin < last; begin += piece) {
-    const std::int64_t end = std::min(last, begin + piece);
-    ParallelFor(*executor_, (end - begin + kRowsPerTask - 1) / kRowsPerTask, [&](std::int64_t task, int /*worker*/) {
-      const std::int64_t row = begin + task * kRowsPerTask;
-      work(std::max(first, row), std::min(end, row + kRowsPerTask));
-    });
-    Read((end - std::max(first, begin)) * row_bytes);
+  const std::int64_t first_block = first / kRowsPerTask;
+  const std::int64_t blocks = (last + kRowsPerTask - 1) / kRowsPerTask - first_block;
+  const std::int64_t piece = std::max<std::int64_t>(1, kPieceBytes / (kRowsPerTask * row_bytes));
+  const std::int64_t pieces = (blocks + piece - 1) / piece;
+  // A piece takes its part of every node's rows, so that each node's workers have rows of their own to pack.
+  const NodeShares shares(*executor_);
+  const auto border = [&](int node, std::int64_t part) {
+    const auto clipped = [&](int n) {
+      const std::int64_t row = ops::FirstPanelOf(shares, whole, n) * ops::kPanel;
+      return std::clamp((row + kRowsPerTask - 1) / kRowsPerTask, first_block, first_block + blocks);
+    };
+    const std::int64_t begin = node == 0 ? first_block : clipped(node);
+    const std::int64_t end = node + 1 == shares.nodes() ? first_block + blocks : clipped(node + 1);
+    return begin + (end - begin) * part / pieces;
+  };
+  const auto row_of = [&](std::int64_t block) { return std::clamp(block * kRowsPerTask, first, last); };
+  std::array<std::int64_t, kMaxNodes> counts{};
+  for (std::int64_t part = 0; part < pieces; ++part) {
+    std::int64_t packed = 0;
+    for (int node = 0; node < shares.nodes(); ++node) {
+      const std::int64_t begin = border(node, part);
+      const std::int64_t end = border(node, part + 1);
+      counts[static_cast<std::size_t>(node)] = end - begin;
+      packed += row_of(end) - row_of(begin);
+    }
+    ParallelForPlaced(*executor_, std::span(counts).first(static_cast<std::size_t>(shares.nodes())),
+                      [&](int node, std::int64_t index, int worker) {
+                        const bool away = executor_->node_of(worker) != node;
+                        const PreferNode near_readers(away ? executor_->system_node(node) : -1);
+                        const std::int64_t block = border(node, part) + index;
+                        work(row_of(block), row_of(block + 1));
+                      });
+    Read(packed * row_bytes);
   }
   checkpoint_->Drop(tensor);
 }
@@ -92,7 +124,7 @@ Embedding Builder::Table(const std::string& name, std::int64_t rows, std::int64_
   if (!Loads(name)) return {keep_, columns, out};
   const io::Tensor& tensor = Fetch(name);
   const ops::MatrixSource source{tensor.dtype, tensor.data, columns, 1};
-  ForRows(tensor, 0, rows, [&](std::int64_t begin, std::int64_t end) {
+  ForRows(tensor, 0, rows, rows, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       if (keep_ == WeightDType::kF32) {
         ops::ReadRow(source, row, columns, reinterpret_cast<float*>(out) + row * columns);
@@ -139,7 +171,7 @@ Status Builder::PackInto(const ops::PackedMatrix& matrix, const io::Tensor& tens
                          std::int64_t rows, std::int64_t panel_step) {
   MLA_ASSIGN_OR_RETURN(const ops::MatrixSource source, SourceOf(tensor, matrix.k));
   std::atomic<bool> nan = false;
-  ForRows(tensor, first_row, rows, [&](std::int64_t begin, std::int64_t end) {
+  ForRows(tensor, first_row, rows, matrix.n, [&](std::int64_t begin, std::int64_t end) {
     ops::PackPanels(source, first_row, rows, matrix, begin / ops::kPanel, ops::Panels(end), panel_step);
     // After the packing, while the rows are in cache.
     if (HasNan(source, begin - first_row, end - first_row, matrix.k)) nan = true;
@@ -158,7 +190,7 @@ std::optional<KvBWeights> Builder::KvB(const std::string& name, const MlaDims& d
     return std::nullopt;
   }
   auto packed = KvBWeights::Pack(dims, tensor.dtype, tensor.data, keep_, *executor_,
-                                 contract::ScalesOf(*config_, tensor, *checkpoint_));
+                                 contract::ScalesOf(*config_, tensor, *checkpoint_), huge_pages_);
   Read(tensor.bytes);
   checkpoint_->Drop(tensor);
   if (!packed.ok()) {

@@ -28,7 +28,7 @@ class Builder {
   // Fills `arena`, which is as large as `counting` said, a builder that was asked for the same model. `config` says
   // what fp8 looks like. Everything outlives this.
   Builder(const Builder& counting, Buffer& arena, const contract::ModelConfig& config, const io::Checkpoint& checkpoint,
-          Executor& executor, const Progress& progress);
+          Executor& executor, const Progress& progress, HugePages huge_pages);
 
   // A 1-d tensor, widened to floats.
   const float* Vector(const std::string& name, std::int64_t n);
@@ -63,9 +63,10 @@ class Builder {
   Status PackInto(const ops::PackedMatrix& matrix, const io::Tensor& tensor, std::int64_t first_row, std::int64_t rows,
                   std::int64_t panel_step = 1);
   // Runs work(begin, end) for blocks of [first, first + rows), which begin at multiples of 64, by all workers: the rows
-  // of a tensor in their place. In pieces, with progress after each.
+  // of a tensor in their place among `whole` rows. In pieces, with progress after each. A block's pages come from the
+  // memory of the node that reads it (ops::FirstPanelOf), by whichever worker packs it.
   template <class Work>
-  void ForRows(const io::Tensor& tensor, std::int64_t first, std::int64_t rows, const Work& work);
+  void ForRows(const io::Tensor& tensor, std::int64_t first, std::int64_t rows, std::int64_t whole, const Work& work);
   // So many bytes more were read.
   void Read(std::int64_t bytes);
 
@@ -76,6 +77,7 @@ class Builder {
   const io::Checkpoint* checkpoint_ = nullptr;
   Executor* executor_ = nullptr;
   const Progress* progress_ = nullptr;
+  HugePages huge_pages_ = HugePages::kAuto;
   std::optional<ReadAhead> ahead_;
   std::int64_t kv_b_bytes_ = 0;
   std::int64_t read_ = 0;

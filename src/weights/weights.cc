@@ -138,12 +138,12 @@ std::int64_t PlannedBytes(const contract::ModelConfig& config, WeightDType keep,
 }
 
 Result<ModelWeights> Load(const contract::ModelConfig& config, const io::Checkpoint& checkpoint, WeightDType keep,
-                          Executor& executor, const Progress& progress) {
+                          Executor& executor, const Progress& progress, HugePages huge_pages) {
   const MtpExtras extras = FindMtpExtras(config, checkpoint);
   Builder counting(keep);
   Build(counting, config, extras);
-  MLA_ASSIGN_OR_RETURN(Buffer arena, Buffer::Allocate(counting.arena_bytes(), "weights"));
-  Builder loading(counting, arena, config, checkpoint, executor, progress);
+  MLA_ASSIGN_OR_RETURN(Buffer arena, Buffer::Allocate(counting.arena_bytes(), "weights", huge_pages));
+  Builder loading(counting, arena, config, checkpoint, executor, progress, huge_pages);
   ModelWeights weights = Build(loading, config, extras);
   if (!loading.status().ok()) return loading.status().error();
   weights.arena = std::move(arena);

@@ -101,7 +101,7 @@ using Progress = std::function<void(std::int64_t done, std::int64_t total)>;
 // Packs every tensor once and drops the source's pages as it goes. RequireTensors has passed. Fails where memory can't
 // be had.
 Result<ModelWeights> Load(const contract::ModelConfig& config, const io::Checkpoint& checkpoint, WeightDType keep,
-                          Executor& executor, const Progress& progress);
+                          Executor& executor, const Progress& progress, HugePages huge_pages = HugePages::kAuto);
 
 // The attention dims of a config.
 MlaDims DimsOf(const contract::ModelConfig& config);

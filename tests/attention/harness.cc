@@ -19,13 +19,6 @@ constexpr float kSentinel = -12345.0F;
 
 }  // namespace
 
-float RoundToBf16(float value) {
-  if (value == 0 || !std::isfinite(value)) return value;
-  int exponent = 0;
-  const double mantissa = std::frexp(static_cast<double>(value), &exponent);
-  return static_cast<float>(std::ldexp(std::nearbyint(std::ldexp(mantissa, 8)), exponent - 8));
-}
-
 double TestWeights::Stored(std::int64_t row, std::int64_t column) const {
   const float value = raw[static_cast<std::size_t>(row * dims.kv_lora_rank + column)];
   return keep == WeightDType::kBF16 ? RoundToBf16(value) : value;
@@ -76,6 +69,8 @@ std::vector<std::string> KernelTables() {
   }
   return names;
 }
+
+bool RoundsInputs(const std::string& kernels) { return kernels == "avx512bf16" || kernels == "amx"; }
 
 namespace {
 
@@ -219,157 +214,6 @@ TestOutput RunAttention(const TestWeights& weights, std::span<const TestSequence
 
 namespace {
 
-// Unit roundoff of fp32, and the error of n roundings (Higham, Accuracy and Stability, lemma 3.1).
-constexpr double kU = 0x1p-24;
-double Gamma(double n) { return n * kU / (1 - n * kU); }
-// The exponential's relative error: 2 ulp.
-constexpr double kExpError = 0x1p-22;
-
-// Keys and values of a head, expanded from the stored rows; and the same with every factor by its absolute value.
-struct Head {
-  std::vector<double> k, v, k_abs, v_abs;  // k [S, N + P], v [S, V]
-};
-
-// A sequence's cache rows as they are stored.
-struct StoredRows {
-  std::vector<double> latent, rope;
-  StoredRows(const TestSequence& s, DType dtype) {
-    const auto stored = [&](float x) { return static_cast<double>(dtype == DType::kBF16 ? RoundToBf16(x) : x); };
-    std::transform(s.latent.begin(), s.latent.end(), std::back_inserter(latent), stored);
-    std::transform(s.rope.begin(), s.rope.end(), std::back_inserter(rope), stored);
-  }
-};
-
-Head ExpandHead(const TestWeights& w, const StoredRows& rows, std::int64_t keys, std::int64_t head) {
-  const MlaDims& d = w.dims;
-  const std::int64_t n = d.qk_nope_head_dim;
-  std::vector<double> weight(static_cast<std::size_t>((n + d.v_head_dim) * d.kv_lora_rank));
-  for (std::int64_t o = 0; o < n + d.v_head_dim; ++o) {
-    for (std::int64_t r = 0; r < d.kv_lora_rank; ++r) {
-      weight[static_cast<std::size_t>(o * d.kv_lora_rank + r)] = w.Stored(head * (n + d.v_head_dim) + o, r);
-    }
-  }
-  Head out;
-  for (std::int64_t j = 0; j < keys; ++j) {
-    const double* c = rows.latent.data() + j * d.kv_lora_rank;
-    for (std::int64_t o = 0; o < n + d.v_head_dim; ++o) {
-      double sum = 0;
-      double abs = 0;
-      const double* row = weight.data() + o * d.kv_lora_rank;
-      for (std::int64_t r = 0; r < d.kv_lora_rank; ++r) {
-        const double product = row[r] * c[r];
-        sum += product;
-        abs += std::abs(product);
-      }
-      (o < n ? out.k : out.v).push_back(sum);
-      (o < n ? out.k_abs : out.v_abs).push_back(abs);
-    }
-    for (std::int64_t p = 0; p < d.qk_rope_head_dim; ++p) {
-      const double x = rows.rope[static_cast<std::size_t>(j * d.qk_rope_head_dim + p)];
-      out.k.push_back(x);
-      out.k_abs.push_back(std::abs(x));
-    }
-  }
-  return out;
-}
-
-// One row of one head.
-//
-// The bound. Let B_j be score j with every factor replaced by its absolute value. Both forms sum the same products of
-// three factors (q, w_kc, c), in two stages of N and R terms, then P rope terms and the scale: a computed score is
-// within delta_j = Gamma(N + R + P + 3) B_j. Its weight, exp(s_j - m), is further off by a rounding of the argument, u
-// (m - s_j) in all as the maximum rises towards m, and by one exponential and one product for each rise: at most one a
-// tile of the segment and one a segment. Together rho_j, relative. Weights below e^-80 may vanish: rho_j = 1. The sum
-// of weights and values is off by p_j rho_j in each weight, in numerator and denominator, and by one rounding a key of
-// a segment, two a tile and three a segment; values (or the output latent) go through R terms of w_vc. With v_abs as B
-// above, and o_abs = sum p_j v_abs_j:
-//   |out error| <= sum_j p_j rho_j (v_abs_j + o_abs) + Gamma(...) o_abs
-// lse is the maximum plus a logarithm, each rounded, of a sum that is off by sum_j p_j rho_j and its own roundings.
-struct Row {
-  std::vector<double> out, out_bound;
-  double lse = 0, lse_bound = 0;
-};
-
-Row OracleRow(const MlaDims& d, const Head& head, const float* q, std::int64_t keys, double scale, bool exact_scores) {
-  const std::int64_t width = d.qk_nope_head_dim + d.qk_rope_head_dim;
-  std::vector<double> s(static_cast<std::size_t>(keys));
-  std::vector<double> rho(s.size());
-  for (std::int64_t j = 0; j < keys; ++j) {
-    double sum = 0;
-    double abs = 0;
-    for (std::int64_t i = 0; i < width; ++i) {
-      sum += static_cast<double>(q[i]) * head.k[static_cast<std::size_t>(j * width + i)];
-      abs += std::abs(static_cast<double>(q[i])) * head.k_abs[static_cast<std::size_t>(j * width + i)];
-    }
-    s[static_cast<std::size_t>(j)] = scale * sum;
-    rho[static_cast<std::size_t>(j)] =
-        exact_scores ? 0 : Gamma(static_cast<double>(width + d.kv_lora_rank + 3)) * scale * abs;
-  }
-  const double max = *std::max_element(s.begin(), s.end());
-  const double tiles = std::min<double>(16, std::ceil(static_cast<double>(keys) / 64));
-  const double segments = std::ceil(static_cast<double>(keys) / 1024);
-  double total = 0;
-  for (std::size_t j = 0; j < s.size(); ++j) {
-    rho[j] += kU * (max - s[j]) + (tiles + segments + 1) * (kExpError + kU);
-    if (max - s[j] > 80) rho[j] = 1;
-    total += std::exp(s[j] - max);
-  }
-  Row row;
-  double weight_error = 0;
-  for (std::size_t j = 0; j < s.size(); ++j) weight_error += std::exp(s[j] - max) / total * rho[j];
-  const double second_order = 1 / (1 - 2 * weight_error);  // of the division
-  row.lse = max + std::log(total);
-  row.lse_bound = (weight_error + Gamma(8 + 2 * tiles + 3 * segments)) * second_order +
-                  2 * kU * (std::abs(max) + std::abs(std::log(total)) + std::abs(row.lse));
-  const double roundings = std::min<double>(static_cast<double>(keys), 1024) + 2 * tiles + 3 * segments +
-                           static_cast<double>(d.kv_lora_rank) + 12;
-  for (std::int64_t v = 0; v < d.v_head_dim; ++v) {
-    double out = 0;
-    double out_abs = 0;
-    double moved = 0;
-    for (std::size_t j = 0; j < s.size(); ++j) {
-      const double p = std::exp(s[j] - max) / total;
-      const std::size_t at = j * static_cast<std::size_t>(d.v_head_dim) + static_cast<std::size_t>(v);
-      out += p * head.v[at];
-      out_abs += p * head.v_abs[at];
-      moved += p * rho[j] * head.v_abs[at];
-    }
-    row.out.push_back(out);
-    row.out_bound.push_back((moved + weight_error * out_abs + Gamma(roundings) * out_abs) * second_order + 0x1p-126);
-  }
-  return row;
-}
-
-}  // namespace
-
-Expected Oracle(const TestWeights& weights, const TestSequence& sequence, DType cache_dtype, double scale,
-                bool exact_scores) {
-  const MlaDims& d = weights.dims;
-  const std::int64_t h = d.num_attention_heads;
-  const std::int64_t width = d.qk_nope_head_dim + d.qk_rope_head_dim;
-  Expected e;
-  e.out.resize(static_cast<std::size_t>(sequence.rows * h * d.v_head_dim));
-  e.out_bound.resize(e.out.size());
-  e.lse.resize(static_cast<std::size_t>(sequence.rows * h));
-  e.lse_bound.resize(e.lse.size());
-  const StoredRows rows(sequence, cache_dtype);
-  for (std::int64_t head = 0; head < h; ++head) {
-    const Head expanded = ExpandHead(weights, rows, sequence.keys, head);
-    for (std::int64_t t = 0; t < sequence.rows; ++t) {
-      const std::int64_t at = t * h + head;
-      const Row row = OracleRow(d, expanded, sequence.q.data() + at * width, sequence.keys - sequence.rows + t + 1,
-                                scale, exact_scores);
-      std::copy(row.out.begin(), row.out.end(), e.out.begin() + at * d.v_head_dim);
-      std::copy(row.out_bound.begin(), row.out_bound.end(), e.out_bound.begin() + at * d.v_head_dim);
-      e.lse[static_cast<std::size_t>(at)] = row.lse;
-      e.lse_bound[static_cast<std::size_t>(at)] = row.lse_bound;
-    }
-  }
-  return e;
-}
-
-namespace {
-
 double Compare(const std::vector<float>& got, const std::vector<double>& want, const std::vector<double>& bound,
                const std::string& label) {
   if (got.size() != want.size()) {
@@ -407,16 +251,24 @@ double ScaleOf(const MlaDims& dims) {
 
 void ExpectEveryTableWithin(const TestWeights& weights, const std::vector<TestSequence>& sequences,
                             const TestPaging& paging, double scale, const std::string& label, bool exact_scores) {
-  std::vector<Expected> expected;
+  std::vector<Expected> plain;
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     const TestSequence& s = sequences[i];
-    // Often the same rows stand side by side in both forms: the oracle knows no form.
+    // Often the same rows stand side by side in both forms: without bf16 inputs the oracle knows no form.
     const bool again = i > 0 && s.rows == sequences[i - 1].rows && s.q == sequences[i - 1].q &&
                        s.latent == sequences[i - 1].latent && s.rope == sequences[i - 1].rope;
-    expected.push_back(again ? expected.back() : Oracle(weights, s, paging.dtype, scale, exact_scores));
+    plain.push_back(again ? plain.back() : Oracle(weights, s, paging.dtype, scale, exact_scores));
+  }
+  const bool bf16 = weights.keep == WeightDType::kBF16 && RoundsInputs(KernelTables().back());
+  std::vector<Expected> rounded;
+  for (std::size_t i = 0; bf16 && i < sequences.size(); ++i) {
+    // Latents that are stored in bf16 are what the MHA form expands in any case.
+    const bool same = sequences[i].form == Form::kMha && paging.dtype == DType::kBF16;
+    rounded.push_back(same ? plain[i] : Oracle(weights, sequences[i], paging.dtype, scale, exact_scores, true));
   }
   for (const std::string& kernels : KernelTables()) {
     const TestOutput got = RunAttention(weights, sequences, paging, scale, {.kernels = kernels});
+    const std::vector<Expected>& expected = bf16 && RoundsInputs(kernels) ? rounded : plain;
     double worst = 0;
     for (std::size_t i = 0; i < sequences.size(); ++i) {
       const TestSequence& s = sequences[i];

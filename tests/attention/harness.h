@@ -14,6 +14,7 @@
 namespace mla::testing {
 
 // Round to nearest even at 8 significant bits, by arithmetic on the value (normal range).
+double NearestBf16(double value);
 float RoundToBf16(float value);
 
 // kv_b_proj [H (N+V), R].
@@ -81,9 +82,10 @@ struct Expected {
   std::vector<double> lse_bound;  // [T, H]
 };
 
-// exact_scores: the caller has made every product and sum inside the scores exact in fp32.
+// exact_scores: the caller has made every product and sum inside the scores exact in fp32. bf16_inputs: products round
+// what meets the weights to bf16.
 Expected Oracle(const TestWeights& weights, const TestSequence& sequence, DType cache_dtype, double scale,
-                bool exact_scores = false);
+                bool exact_scores = false, bool bf16_inputs = false);
 
 // Compares: NaN and infinity positions first, then the bound; prints the worst place. Returns the largest error divided
 // by its bound.
@@ -102,6 +104,8 @@ void ExpectSameBits(const std::vector<float>& a, const std::vector<float>& b, co
 
 // The kernel tables that this machine and build have.
 std::vector<std::string> KernelTables();
+// Whether a table's products with bf16 weights round their inputs to bf16.
+bool RoundsInputs(const std::string& kernels);
 
 }  // namespace mla::testing
 

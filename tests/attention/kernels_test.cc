@@ -19,7 +19,11 @@ using attention::States;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-const AttentionKernels& Table(const std::string& name) {
+// bf16 products alone tell avx512bf16 and amx from avx512: their attention is the same.
+std::string TableName(const std::string& set) { return RoundsInputs(set) ? "avx512" : set; }
+
+const AttentionKernels& Table(const std::string& set) {
+  const std::string name = TableName(set);
 #if defined(__x86_64__) && !defined(MLA_SCALAR_ONLY)
   if (name == "avx512") return attention::kAttentionAvx512;
   if (name == "avx2") return attention::kAttentionAvx2;
@@ -44,7 +48,7 @@ class Kernels : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Kernels, AnEmptyKeySetGivesZeroAndMinusInfinity) {
   const AttentionKernels& k = Table(GetParam());
-  EXPECT_EQ(GetParam(), k.name);
+  EXPECT_EQ(TableName(GetParam()), k.name);
   const OwnedStates empty(3, 16);
   std::vector<float> out(3 * 16, 7.0F);
   k.normalise(empty.view, 3, 13, out.data(), 16);

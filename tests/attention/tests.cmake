@@ -1,4 +1,4 @@
-set(harness ${CMAKE_CURRENT_LIST_DIR}/harness.cc)
+set(harness ${CMAKE_CURRENT_LIST_DIR}/harness.cc ${CMAKE_CURRENT_LIST_DIR}/oracle.cc)
 mla_test(attention attention LABELS kernels SOURCES ${harness})
 mla_test(attention coverage LABELS kernels SOURCES ${harness})
 mla_test(attention invariance LABELS kernels SOURCES ${harness})

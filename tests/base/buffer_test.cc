@@ -2,10 +2,16 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <fstream>
 #include <limits>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
+
+#include "base/huge_pages.h"
 
 namespace mla {
 namespace {
@@ -19,6 +25,82 @@ TEST(Buffer, IsZeroedAlignedAndOfTheSizeAskedFor) {
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.data()) % 4096, 0U);
     EXPECT_TRUE(std::all_of(buffer.data(), buffer.data() + bytes, [](std::byte b) { return b == std::byte{0}; }));
     std::fill_n(buffer.data(), bytes, std::byte{0xff});  // writable to the last byte
+  }
+}
+
+TEST(Buffer, OfHugePagesBeginsAtTheirBorder) {
+  for (const HugePages pages : {HugePages::kAuto, HugePages::kOff}) {
+    // Several, of lengths that the system would not align by itself: it lays them one below the other.
+    std::vector<Buffer> buffers;
+    for (const std::int64_t bytes : {kHugePageBytes, kHugePageBytes + 1, 3 * kHugePageBytes - 4096, 7777777L}) {
+      buffers.push_back(std::move(Buffer::Allocate(bytes, "test", pages)).value());
+      Buffer& buffer = buffers.back();
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.data()) % kHugePageBytes, 0U);
+      std::fill_n(buffer.data(), bytes, std::byte{0xff});
+      std::fill_n(buffer.data() + bytes - 1, 1, std::byte{0xff});
+    }
+  }
+}
+
+// What this process has in huge pages, or nothing where the system gives none.
+std::optional<HugePageUse> Use() {
+  std::ifstream in("/sys/kernel/mm/transparent_hugepage/enabled");
+  std::string line;
+  if (!std::getline(in, line) || line.find("[never]") != std::string::npos) return std::nullopt;
+  return ReadHugePageUse();
+}
+
+TEST(Buffer, AsksForHugePagesWhereTheyAreWanted) {
+  if (!Use()) GTEST_SKIP() << "no huge pages here";
+  const auto pool = MakeThreadPool(2);
+  const auto asked_by = [&](std::int64_t bytes, HugePages pages) {
+    const HugePageUse before = *Use();
+    Buffer buffer = std::move(Buffer::Allocate(bytes, "test", pages)).value();
+    const HugePageUse mapped = *Use();
+    FirstTouch(buffer, *pool);
+    const HugePageUse touched = *Use();
+    EXPECT_EQ(touched.asked, mapped.asked);
+    EXPECT_EQ(touched.resident - mapped.resident, mapped.asked - before.asked) << "all of it is touched";
+    EXPECT_LE(touched.huge, touched.resident);
+    return mapped.asked - before.asked;
+  };
+  EXPECT_EQ(asked_by(8 << 20, HugePages::kAuto), 8 << 20);
+  EXPECT_EQ(asked_by((8 << 20) + 1, HugePages::kAuto), (8 << 20) + 4096);
+  EXPECT_EQ(asked_by(8 << 20, HugePages::kOff), 0);
+  EXPECT_EQ(asked_by(kHugePageBytes - 1, HugePages::kAuto), 0);
+}
+
+TEST(Buffer, FromThePoolOfHugePagesOrAnErrorThatNamesIt) {
+  const HugePagePool pool = ReadHugePagePool();
+  const std::int64_t bytes = (pool.free + 1) * kHugePageBytes;
+  const auto refused = Buffer::Allocate(bytes + 1, "weights", HugePages::kHugetlbfs);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().message.rfind("weights: ", 0), 0U) << refused.error().message;
+  EXPECT_EQ(refused.error().message.find('\n'), std::string::npos);
+  // What is too small for one huge page never needs the pool.
+  EXPECT_TRUE(Buffer::Allocate(kHugePageBytes - 1, "small", HugePages::kHugetlbfs).ok());
+  if (pool.free < 3) return;
+  const auto before = ReadHugePageUse();
+  Buffer buffer = std::move(Buffer::Allocate(kHugePageBytes + 1, "weights", HugePages::kHugetlbfs)).value();
+  EXPECT_EQ(buffer.bytes(), kHugePageBytes + 1);
+  EXPECT_EQ(ReadHugePagePool().free, pool.free - 2) << "claimed before it is touched";
+  std::fill_n(buffer.data(), buffer.bytes(), std::byte{1});
+  EXPECT_EQ(ReadHugePageUse()->huge - before->huge, 2 * kHugePageBytes);
+  buffer = Buffer();
+  EXPECT_EQ(ReadHugePagePool().free, pool.free);
+}
+
+TEST(Buffer, FirstTouchLeavesZerosAndStaysWithin) {
+  const auto pool = MakeThreadPool(3);
+  Buffer buffer = std::move(Buffer::Allocate(5 << 20, "test")).value();
+  // Borders within a page, and within 2 MiB.
+  for (const std::int64_t begin : {0, 1, 4095, 4096, 2097151, 2097152, 3000000}) {
+    for (const std::int64_t bytes : {0, 1, 4096, 4097, 2100000}) {
+      std::fill_n(buffer.data(), buffer.bytes(), std::byte{7});
+      std::fill_n(buffer.data() + begin, bytes, std::byte{0});
+      FirstTouch(buffer.data() + begin, bytes, *pool);
+      EXPECT_EQ(std::count(buffer.data(), buffer.data() + buffer.bytes(), std::byte{0}), bytes) << begin;
+    }
   }
 }
 

@@ -1,10 +1,13 @@
 mla_test(base result)
 mla_test(base check)
 mla_test(base buffer)
+mla_test(base huge_pages)
 mla_test(base dtypes)
 mla_test(base fp8)
 mla_test(base cpu_info)
 mla_test(base thread_pool LABELS threads)
+mla_test(base numa)
+mla_test(base parallel LABELS threads)
 
 set(probe ${CMAKE_CURRENT_LIST_DIR}/simd_probe)
 if(MLA_X86 AND NOT MLA_SCALAR_ONLY)

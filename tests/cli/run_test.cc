@@ -1,4 +1,5 @@
 // mla run on the demo: what it prints, where prompts come from, how it ends.
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <string>
@@ -68,6 +69,42 @@ TEST(Run, LongropeFollowsTheContextInEveryMode) {
     EXPECT_EQ(within["rope_fingerprint"], shorter["rope_fingerprint"]);
     EXPECT_NEAR(first(run(mode, {"--max-tokens", "2", "--ctx", "100"})), first(longer), 1e-4) << mode;
     EXPECT_NEAR(first(run(mode, {"--max-tokens", "80"})), first(longer), 1e-4) << mode;
+  }
+}
+
+// Where pages come from and who draws what changes no token; the report says what was got.
+TEST(Run, PagesAndNodesChangeNoResult) {
+  const auto run = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"And it came to pass", "--max-tokens", "8"});
+    return RunJson(more);
+  };
+  const Json plain = run({"--huge-pages", "off", "--numa", "off"});
+  EXPECT_EQ(plain["huge_pages"]["setting"], "off");
+  EXPECT_EQ(plain["numa_nodes"], 1);
+  const Json j = run({});
+  EXPECT_EQ(j["huge_pages"]["setting"], "auto");
+  EXPECT_EQ(j["ids"], plain["ids"]);
+  EXPECT_EQ(j["logprobs"], plain["logprobs"]);
+  EXPECT_GE(j["numa_nodes"], 1);
+  if (j["huge_pages"]["asked"].is_null()) GTEST_SKIP() << "the system does not say which pages are huge";
+  EXPECT_EQ(plain["huge_pages"]["huge"], 0);
+  EXPECT_GT(j["huge_pages"]["asked"], j["memory"]["weights"].get<std::int64_t>() / 2);
+  EXPECT_LE(j["huge_pages"]["resident"], j["huge_pages"]["asked"]);
+  EXPECT_LE(j["huge_pages"]["huge"], j["huge_pages"]["resident"]);
+  const ProcessResult text = Mla({"run", DemoDir(), "And", "--max-tokens", "1"});
+  EXPECT_NE(text.err.find("huge pages (auto): "), std::string::npos) << text.err;
+}
+
+TEST(Run, TakesReservedHugePagesOrSaysHowManyToReserve) {
+  const ProcessResult result = Mla({"run", DemoDir(), "And", "--max-tokens", "1", "--huge-pages", "hugetlbfs"});
+  std::int64_t reserved = 0;
+  std::ifstream("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages") >> reserved;
+  if (result.exit_code == 0 && reserved > 0) return;
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.out, "");
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  for (const char* part : {"--huge-pages hugetlbfs", "needed", "free", "sysctl vm.nr_hugepages="}) {
+    EXPECT_NE(result.err.find(part), std::string::npos) << part << " in " << result.err;
   }
 }
 

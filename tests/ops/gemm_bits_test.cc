@@ -10,6 +10,7 @@
 
 #include "ops/gemm.h"
 #include "ops/ops_testing.h"
+#include "testing/nodes.h"
 
 namespace {
 std::atomic<std::int64_t> allocations{0};
@@ -69,6 +70,36 @@ TEST_P(GemmBitsTest, RowZeroIsTheSameForEveryMAndEveryThreadCount) {
             *pool, kernels)({.x = x.data(), .ldx = shape.k, .y = y.data(), .ldy = shape.n, .m = m, .w = packed.matrix});
         ASSERT_TRUE(testing::SameBits(y.data(), one.data(), shape.n))
             << "n " << shape.n << " k " << shape.k << " m " << m << " threads " << threads;
+      }
+    }
+  }
+}
+
+// Whoever's memory the weights lie near: two matrices at a time, one of them too small for a part to each node, by few
+// and by many rows.
+TEST_P(GemmBitsTest, AreTheSameOnAnyNumberOfMemoryNodes) {
+  const auto& kernels = ops::KernelsFor(GetParam().isa);
+  constexpr std::int64_t kRows = 200;
+  constexpr Shape kLarge = {1025, 65};
+  constexpr Shape kSmall = {40, 65};
+  const auto x = testing::RandomFloats(kRows * kLarge.k, 31);
+  const auto large =
+      testing::Pack(GetParam().format, testing::RandomFloats(kLarge.n * kLarge.k, 32), kLarge.n, kLarge.k);
+  const auto small =
+      testing::Pack(GetParam().format, testing::RandomFloats(kSmall.n * kSmall.k, 33), kSmall.n, kSmall.k);
+  for (const std::int64_t m : {1, 17, 200}) {
+    std::vector<std::vector<float>> results;
+    for (const int nodes : {1, 2, 3}) {
+      for (const int threads : {1, 2, 3, 5}) {
+        testing::NodesExecutor executor(threads, nodes);
+        results.emplace_back(static_cast<std::size_t>(m * (kLarge.n + kSmall.n)), testing::kQuietNan);
+        float* y = results.back().data();
+        const ops::GemmProblem problems[] = {
+            {.x = x.data(), .ldx = kLarge.k, .y = y, .ldy = kLarge.n, .m = m, .w = large.matrix},
+            {.x = x.data(), .ldx = kLarge.k, .y = y + m * kLarge.n, .ldy = kSmall.n, .m = m, .w = small.matrix}};
+        testing::Products(executor, kernels)(problems);
+        ASSERT_TRUE(testing::SameBits(y, results.front().data(), m * (kLarge.n + kSmall.n)))
+            << "m " << m << " threads " << threads << " nodes " << nodes;
       }
     }
   }

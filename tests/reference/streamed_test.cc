@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -12,6 +14,7 @@
 #include "conformance/data.h"
 #include "contract/tensors.h"
 #include "io/checkpoint.h"
+#include "mla/dtypes.h"
 #include "reference/reference.h"
 #include "reference/rounding.h"
 #include "reference/tensor_reader.h"
@@ -61,29 +64,31 @@ INSTANTIATE_TEST_SUITE_P(Fixtures, Streamed, ::testing::Values("deepseek_v3", "f
 
 TEST(Spread, GrowsWithWhatIsRounded) {
   const Source source("fp8");  // its weights are not in bf16
-  const auto spread = [&](bool cache, bool weights) {
+  const auto spread = [&](const Bf16Parts& bf16) {
     StreamedOptions options;
-    options.bf16_cache = cache;
-    options.bf16_weights = weights;
+    options.bf16 = bf16;
     const StreamedResult result = source.Run(options);
     // Of the last row, which sees them all.
     return result.spread.back() / Norm(result.logits.data() + 8 * source.config.vocab_size, source.config.vocab_size);
   };
-  const double f32 = spread(false, false);
-  const double cache = spread(true, false);
-  const double both = spread(true, true);
+  const double f32 = spread({});
+  const double cache = spread({.cache = true});
+  const double both = spread({.cache = true, .weights = true});
+  const double all = spread({.cache = true, .weights = true, .inputs = true});
   // fp32's unit times some hundred; bf16's is 2^16 times as large.
   EXPECT_GT(f32, 0x1p-24);
   EXPECT_LT(f32, 0x1p-14);
   EXPECT_GT(cache, 0x1p-12);
   EXPECT_LT(cache, 0x1p-3);
   EXPECT_GT(both, cache);
+  EXPECT_GT(all, both);
+  EXPECT_LT(all, 0x1p-1);
 }
 
 TEST(Spread, DoesNotDependOnTheWorkers) {
   const Source source("deepseek_v3");
   StreamedOptions options;
-  options.bf16_cache = true;
+  options.bf16 = {.cache = true, .inputs = true};
   const StreamedResult one = source.Run(options, 1);
   const StreamedResult three = source.Run(options, 3);
   EXPECT_EQ(one.spread, three.spread);
@@ -102,7 +107,7 @@ TEST(Stop, EndsTheRun) {
 }
 
 TEST(Rounding, TakesEitherNeighbour) {
-  Rounding rounding(1, true, true);
+  Rounding rounding(1, {.cache = true, .weights = true});
   for (const double exact : {0.0, 1.0, -1.5, 0x1.02p10, -0x1.fep-20}) EXPECT_EQ(rounding.ToBf16(exact), exact);
   // 1 + 2^-9 lies between 1 and 1 + 2^-7; just below 2 the next one up is 2.
   const auto expect_both = [&](double x, double below, double above) {
@@ -119,8 +124,29 @@ TEST(Rounding, TakesEitherNeighbour) {
   expect_both(-2 + 0x1p-20, -2 + 0x1p-7, -2);
 }
 
+TEST(NearestBf16, IsTheNearestAndOfTwoTheEvenOne) {
+  const std::pair<double, double> cases[] = {{0, 0},
+                                             {1, 1},
+                                             {-1.5, -1.5},
+                                             {1 + 0x1p-8, 1},                     // as near: the even one
+                                             {1 + 3 * 0x1p-8, 1 + 0x1p-6},        // as near: the even one
+                                             {1 + 0x1p-8 + 0x1p-40, 1 + 0x1p-7},  // nearer above
+                                             {1 + 3 * 0x1p-8 - 0x1p-40, 1 + 0x1p-7},
+                                             {-2 + 0x1p-20, -2},
+                                             {-2 + 0x1p-8, -2},
+                                             {0x1.fffp100, 0x1p101},
+                                             {0x1p-126, 0x1p-126},
+                                             {-0x1.8p-127, 0}};
+  for (const auto& [x, nearest] : cases) EXPECT_EQ(NearestBf16(x), nearest) << x;
+  std::mt19937_64 rng(4);
+  for (int i = 0; i < 10000; ++i) {
+    const auto x = static_cast<float>(std::ldexp(static_cast<double>(rng() % 100000) - 50000.0, int(rng() % 40) - 20));
+    EXPECT_EQ(NearestBf16(static_cast<double>(x)), static_cast<double>(FloatFromBf16(Bf16FromFloat(x)))) << x;
+  }
+}
+
 TEST(Rounding, ErrorsHaveTheSizeAskedFor) {
-  Rounding rounding(2, false, false);
+  Rounding rounding(2, {});
   double sum = 0;
   double squares = 0;
   constexpr int kCount = 20000;

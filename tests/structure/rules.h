@@ -42,9 +42,9 @@ Complaints CheckFileLengths(const Tree& tree, int max_lines);
 // Absolute paths of one machine.
 Complaints CheckNoMachinePaths(const Tree& tree);
 
-// Files that are compiled for one instruction set (*_avx2.cc, *_avx512.cc, *.inl, base/simd.h) and what they include,
-// to any depth: no standard-library header with inline code, which the linker might share with code for lesser
-// machines.
+// Files that are compiled for one instruction set (*_avx2.cc, *_avx512.cc, *_avx512bf16.cc, *_amx.cc, *.inl,
+// base/simd.h) and what they include, to any depth: no standard-library header with inline code, which the linker might
+// share with code for lesser machines.
 Complaints CheckKernelIncludes(const Tree& tree);
 
 }  // namespace mla::testing

@@ -1,7 +1,9 @@
 // Each fault that engines have shipped is planted in one part of an otherwise sound path, and is caught by the level
 // that should catch it. The ratios of docs/verify.md are printed here.
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -102,7 +104,7 @@ void NormThatTakesRopeToo(const float* x, const float* weight, float eps, float*
 void UseNorm(Subject* s, void (*norm)(const float*, const float*, float, float*, std::int64_t)) {
   static std::map<void*, ops::OpKernels> tables;
   ops::OpKernels& table = tables[reinterpret_cast<void*>(norm)];
-  table = ops::kOpsPortable;
+  table = *Need(verify::ChosenOps(*s));
   table.rms_norm = norm;
   s->parts.kernels = &table;
 }
@@ -298,6 +300,35 @@ void ShortProduct(Subject* s) {
   s->kernel_sets = {{"portable", &table}};
 }
 
+// Products that cut their inputs to bf16 instead of rounding to the nearest, whatever the table did before.
+template <const ops::OpKernels& kBase>
+void CuttingGemm(const ops::GemmBlock& block) {
+  std::vector<float> x(static_cast<std::size_t>(block.row_end * block.k));
+  for (std::int64_t row = block.row_begin; row < block.row_end; ++row) {
+    const float* from = block.x + (block.x_rows != nullptr ? block.x_rows[row] : row) * block.ldx;
+    for (std::int64_t i = 0; i < block.k; ++i) {
+      x[static_cast<std::size_t>(row * block.k + i)] =
+          std::bit_cast<float>(std::bit_cast<std::uint32_t>(from[i]) & 0xffff0000U);
+    }
+  }
+  ops::GemmBlock cut = block;
+  cut.x = x.data();
+  cut.ldx = block.k;
+  cut.x_rows = nullptr;
+  kBase.gemm_bf16(cut);
+}
+void CutInputs(Subject* s) {
+  static ops::OpKernels table = ops::kOpsPortable;
+  table.bf16_inputs = true;
+  table.gemm_bf16 = CuttingGemm<ops::kOpsPortable>;
+  s->kernel_sets = {{"portable", &table}};
+}
+void InputsLeftInF32(Subject* s) {
+  static ops::OpKernels table = ops::kOpsPortable;
+  table.bf16_inputs = true;
+  s->kernel_sets = {{"portable", &table}};
+}
+
 verify::Report ReportOf(const Subject& subject, int level) {
   const verify::Budget budget(600, {});
   verify::Report report;
@@ -341,6 +372,8 @@ std::vector<Fault> Faults() {
       {"DroppedKey", 5, "portable: attention, mha", ChunkBorder},
       {"LseInBase2", 5, "portable: log-sum-exp, absorbed", LseInBase2},
       {"ShortProduct", 5, "portable: products", ShortProduct},
+      {"CutInputs", 5, "portable: products", CutInputs},
+      {"InputsLeftInF32", 5, "portable: products", InputsLeftInF32},
       {"SoftmaxScaleEndToEnd", 6, "logits, absorbed", WrongSoftmaxScale},
   };
 }
@@ -375,6 +408,20 @@ INSTANTIATE_TEST_SUITE_P(Faults, PlantedFault, ::testing::ValuesIn(Faults()),
 TEST(PlantedInWeights, SharedExpertTwice) {
   const SharedTwice fault;
   ExpectCaught(Fixture().subject(), "SharedExpertTwice", 6, "feed-forward");
+}
+
+// Of a machine whose kernels round inputs to bf16: products of the layers that cut them are found, where production's
+// own input is known and behind an activation.
+TEST(PlantedInProducts, CutInputs) {
+  Subject subject = Fixture().subject();
+  const ops::OpKernels* chosen = Need(verify::ChosenOps(subject));
+  if (!chosen->bf16_inputs) GTEST_SKIP() << "products take their inputs in fp32 here";
+  ops::OpKernels table = *chosen;
+  table.gemm_bf16 = CuttingGemm<ops::kOpsPortable>;
+  subject.parts.kernels = &table;
+  ExpectCaught(subject, "CutInputs", 1, "q latent");
+  ExpectCaught(subject, "CutInputs", 6, "o_proj");
+  ExpectCaught(subject, "CutInputs", 6, "feed-forward");
 }
 
 // The same subject without a fault passes them all, and so none of the above fails for another reason.

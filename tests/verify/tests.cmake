@@ -1,3 +1,4 @@
+mla_test(verify bounds)
 mla_test(verify faults LABELS kernels)
 mla_test(verify fixtures)
 mla_test(verify report)

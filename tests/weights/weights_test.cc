@@ -1,6 +1,7 @@
 // Weights: planned bytes, every source dtype, unaligned data, optional tensors, and what each packed field holds.
 #include "weights/weights.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -22,6 +23,7 @@
 #include "mla/cache.h"
 #include "ops/packed.h"
 #include "testing/models.h"
+#include "testing/nodes.h"
 #include "weights/opened.h"
 
 namespace mla::weights {
@@ -38,6 +40,35 @@ using testing::WriteTinyCheckpoint;
 ModelWeights LoadAll(const Opened& opened, WeightDType keep, int threads = 1) {
   const auto pool = MakeThreadPool(threads);
   return Need(Load(opened.config, opened.checkpoint, keep, *pool, {}));
+}
+
+std::span<const std::byte> Bytes(const ModelWeights& weights) {
+  return {weights.arena.data(), static_cast<std::size_t>(weights.arena.bytes())};
+}
+
+TEST(Weights, AreTheSameWhereverTheirPagesLie) {
+  TinyOptions options;
+  options.vocab_size = 1000;  // parts for three nodes, that begin and end within the 64 rows of a task
+  options.intermediate_size = 900;
+  const TempDir dir;
+  WriteTinyCheckpoint(dir.path(), TinyConfigJson(options), 4);
+  const Opened opened = Open(dir.path());
+  const ModelWeights one = LoadAll(opened, WeightDType::kBF16);
+  for (const int nodes : {1, 2, 3}) {
+    for (const int threads : {2, 3, 5}) {
+      testing::NodesExecutor executor(threads, nodes);
+      std::int64_t last = 0;
+      std::int64_t all = 0;
+      const ModelWeights placed = Need(Load(opened.config, opened.checkpoint, WeightDType::kBF16, executor,
+                                            [&](std::int64_t done, std::int64_t total) {
+                                              EXPECT_LT(last, done);
+                                              last = done;
+                                              all = total;
+                                            }));
+      EXPECT_EQ(last, all) << "every byte was read once";
+      EXPECT_TRUE(std::ranges::equal(Bytes(placed), Bytes(one))) << nodes << " nodes, " << threads << " threads";
+    }
+  }
 }
 
 // Element (row, column) of a packed matrix, by the layout that ops/packed.h describes.
