@@ -126,6 +126,8 @@ CpuInfo DetectCpu() {
   const bool tiles = (xcr0 & 0x60000) == 0x60000 && ((seven.d >> 22) & 1) && ((seven.d >> 24) & 1);
   const bool vbmi = (seven.c >> 1) & 1;
   info.amx_bf16 = info.avx512_bf16 && vbmi && tiles && AskForTiles();
+  info.avx512_vnni = info.avx512 && ((seven.c >> 11) & 1);
+  info.amx_int8 = info.amx_bf16 && ((seven.d >> 25) & 1);
   return info;
 }
 

@@ -23,6 +23,9 @@ struct CpuInfo {
   bool avx512 = false;       // AVX-512 F, BW, DQ and VL, enabled by the operating system
   bool avx512_bf16 = false;  // avx512 and AVX-512 BF16
   bool amx_bf16 = false;     // avx512_bf16, AVX-512 VBMI, and AMX tiles with bf16 products, granted to this process
+  // No kernel needs these: they are limits worth knowing (src/bench).
+  bool avx512_vnni = false;  // avx512 and AVX-512 VNNI
+  bool amx_int8 = false;     // amx_bf16, and int8 products on tiles
 
   // The fastest instruction set that the processor has and the build holds.
   Isa best() const;

@@ -46,20 +46,28 @@ void AddComputeFlags(CLI::App& c, ComputeOptions* o) {
   AddMachineFlags(c, o);
 }
 
-void AddMachineFlags(CLI::App& c, ComputeOptions* o) {
+void AddThreadFlag(CLI::App& c, ComputeOptions* o) {
   c.add_option("--threads", o->threads, "Threads; 0: what affinity and cgroups leave")
       ->check(WholeIn(0, 4096))
       ->capture_default_str();
+}
+
+void AddKernelsFlag(CLI::App& c, ComputeOptions* o) {
+  c.add_option("--kernels", o->kernels,
+               "Kernels to use instead of the fastest; avx512bf16 and amx round what meets bf16 weights to bf16, the "
+               "others keep it in fp32")
+      ->check(CLI::IsMember(KernelNames()));
+}
+
+void AddMachineFlags(CLI::App& c, ComputeOptions* o) {
+  AddThreadFlag(c, o);
   c.add_option("--weights", o->weights, "How weights are kept: bf16 or f32")
       ->check(CLI::IsMember({"bf16", "f32"}))
       ->capture_default_str();
   c.add_option("--kv-dtype", o->kv_dtype, "How cache rows are kept: bf16 or f32")
       ->check(CLI::IsMember({"bf16", "f32"}))
       ->capture_default_str();
-  c.add_option("--kernels", o->kernels,
-               "Kernels to use instead of the fastest; avx512bf16 and amx round what meets bf16 weights to bf16, the "
-               "others keep it in fp32")
-      ->check(CLI::IsMember(KernelNames()));
+  AddKernelsFlag(c, o);
   c.add_option("--memory", o->memory,
                "Bytes that weights, cache and workspace may take, as 8G or 512MiB; else what the machine leaves")
       ->check(Checked(ParseSize));

@@ -32,7 +32,10 @@ struct ComputeOptions {
 
 // MODEL, the first argument.
 void AddModelArgument(CLI::App& command, ComputeOptions* options);
-// Threads, memory, kernels, and how weights and cache are kept.
+// --threads and --kernels.
+void AddThreadFlag(CLI::App& command, ComputeOptions* options);
+void AddKernelsFlag(CLI::App& command, ComputeOptions* options);
+// Those, memory, and how weights and cache are kept.
 void AddMachineFlags(CLI::App& command, ComputeOptions* options);
 // Those, the form of the attention and the prompt's chunks.
 void AddComputeFlags(CLI::App& command, ComputeOptions* options);

@@ -77,12 +77,16 @@ Result<LoadedEngine> LoadEngine(const ComputeOptions& options, const model::Open
   return loaded;
 }
 
-std::int64_t WarnOfRejectedKernels(const Engine& engine, const Log& log) {
-  for (const RejectedKernels& rejected : engine.rejected_kernels()) {
-    log->warn("{} kernels failed their self-test and are not used ({}); {} kernels are used instead", rejected.name,
-              rejected.fault, engine.kernels());
+std::int64_t WarnOfRejectedKernels(std::span<const RejectedKernels> rejected, const char* used, const Log& log) {
+  for (const RejectedKernels& set : rejected) {
+    log->warn("{} kernels failed their self-test and are not used ({}); {} kernels are used instead", set.name,
+              set.fault, used);
   }
-  return static_cast<std::int64_t>(engine.rejected_kernels().size());
+  return static_cast<std::int64_t>(rejected.size());
+}
+
+std::int64_t WarnOfRejectedKernels(const Engine& engine, const Log& log) {
+  return WarnOfRejectedKernels(engine.rejected_kernels(), engine.kernels(), log);
 }
 
 Result<LoadedReference> LoadReference(const ComputeOptions& options, const model::Opened& opened,

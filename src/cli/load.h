@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "cli/compute_options.h"
@@ -29,7 +30,9 @@ struct LoadedEngine {
 Result<LoadedEngine> LoadEngine(const ComputeOptions& options, const model::Opened& opened, std::int64_t context,
                                 int threads, std::string_view context_flag);
 
-// A warning for each instruction set that the engine does without since it failed its self-test. Returns how many.
+// A warning for each instruction set that is done without since it failed its self-test, `used` being what is used
+// instead. Returns how many.
+std::int64_t WarnOfRejectedKernels(std::span<const RejectedKernels> rejected, const char* used, const Log& log);
 std::int64_t WarnOfRejectedKernels(const Engine& engine, const Log& log);
 
 struct LoadedReference {

@@ -171,7 +171,7 @@ void Tiles(const Block& k, int64_t tile, int64_t p) {
   Ahead next0{next, few || p + 4 <= k.panels ? share : 0};
   Ahead next1{next0.at + panel_bytes, next0.lines};
   const int64_t all_calls = calls * Ceil(k.panels, 2);
-  const int64_t x_share = k.next_x != nullptr ? Ceil(k.next_x_bytes / 64, all_calls * k.steps) : 0;
+  const int64_t x_share = k.next_x_bytes > 0 ? Ceil(k.next_x_bytes / 64, all_calls * k.steps) : 0;
   Ahead next_x{k.next_x + (p / 2 * calls + call) * x_share * k.steps * 64, x_share};
   const int64_t whole = Min(k.steps, k.b.k / kStep - k.step);
   for (int64_t s = 0; s < whole; ++s) {

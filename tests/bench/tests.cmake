@@ -1,3 +1,7 @@
 mla_test(bench random_fill)
 mla_test(bench synthetic)
 target_link_libraries(bench_synthetic_test PRIVATE nlohmann_json::nlohmann_json)
+mla_test(bench measure)
+mla_test(bench work)
+mla_test(bench peak_loops LABELS kernels)
+mla_test(bench bench_run LABELS kernels)

@@ -418,6 +418,7 @@ TEST(PlantedInProducts, CutInputs) {
   if (!chosen->bf16_inputs) GTEST_SKIP() << "products take their inputs in fp32 here";
   ops::OpKernels table = *chosen;
   table.gemm_bf16 = CuttingGemm<ops::kOpsPortable>;
+  table.pack_x = nullptr;
   subject.parts.kernels = &table;
   ExpectCaught(subject, "CutInputs", 1, "q latent");
   ExpectCaught(subject, "CutInputs", 6, "o_proj");

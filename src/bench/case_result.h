@@ -1,0 +1,29 @@
+// What the benches find out, ready to be shown.
+#ifndef MLA_BENCH_CASE_RESULT_H_
+#define MLA_BENCH_CASE_RESULT_H_
+
+#include <cstdint>
+#include <string>
+
+#include "bench/measure.h"
+
+namespace mla::bench {
+
+struct CaseResult {
+  std::string name;       // "deepseek-v3 o"
+  std::int64_t rows = 0;  // M
+  std::int64_t n = 0;     // of one matrix; 0 for a layer of many
+  std::int64_t k = 0;
+  std::int64_t experts = 0;  // distinct ones that were read; 0 for one matrix
+  std::string format;
+  std::int64_t working_set = 0;  // bytes that pass between two reads of a weight: beyond the caches it is streamed
+  Work work;
+  Measured measured;
+
+  Judgement judgement() const { return Judge(work, measured.rates, measured.seconds.median); }
+  double operations() const { return work.operations + work.f32_operations; }
+};
+
+}  // namespace mla::bench
+
+#endif  // MLA_BENCH_CASE_RESULT_H_

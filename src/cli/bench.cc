@@ -1,0 +1,194 @@
+// mla bench peak|gemm|moe|model: speed, beside the machine's limits measured in the same run.
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "attention/choose.h"
+#include "base/cpu_info.h"
+#include "bench/gemm_bench.h"
+#include "bench/limits.h"
+#include "bench/model_bench.h"
+#include "bench/moe_bench.h"
+#include "cli/app.h"
+#include "cli/bench_options.h"
+#include "cli/bench_report.h"
+#include "cli/command.h"
+#include "cli/interrupt.h"
+#include "cli/load.h"
+#include "cli/output.h"
+#include "model/model.h"
+
+namespace mla::cli {
+namespace {
+
+Status Fits(std::int64_t needed, std::string_view flags) {
+  const std::int64_t usable = UsableMemory();
+  if (needed <= usable) return {};
+  return Error{fmt::format("memory: {} are needed and {} may be used; {} change that", HumanBytes(needed),
+                           HumanBytes(usable), flags)};
+}
+
+// The instruction set asked for, or the fastest that passes its self-test.
+Result<Isa> ChooseIsa(const CpuInfo& cpu, const std::string& name, const Log& log) {
+  MLA_RETURN_IF_ERROR(SelectIsa(cpu, name));
+  MLA_ASSIGN_OR_RETURN(const attention::KernelChoice choice,
+                       attention::ChooseKernels(attention::MachineKernels(cpu), name));
+  WarnOfRejectedKernels(choice.rejected, IsaName(choice.kernels.isa), log);
+  return choice.kernels.isa;
+}
+
+// A report as it grows: the table's lines at once, JSON and CSV at the end.
+class Output {
+ public:
+  Output(const BenchOptions& options, BenchReport* report)
+      : table_(!options.json && !options.csv), json_(options.json), report_(report) {}
+
+  Status Limits() const {
+    if (!table_) return {};
+    std::string text = BenchMachineText(report_->machine) + BenchLimitsText(report_->limits);
+    if (report_->what != "peak") text += "\n" + BenchTableHead();
+    return Show(text);
+  }
+  Status Case(const bench::CaseResult& result) {
+    report_->cases.push_back(result);
+    return table_ ? Show(BenchTableLine(result)) : Status();
+  }
+  Status End() const {
+    if (table_) return {};
+    return Show(json_ ? BenchJson(*report_) : BenchCsv(*report_));
+  }
+
+ private:
+  static Status Show(const std::string& text) {
+    MLA_RETURN_IF_ERROR(WriteOut(text));
+    return FlushOut();
+  }
+
+  bool table_;
+  bool json_;
+  BenchReport* report_;
+};
+
+Result<int> RunPeak(const BenchOptions& o, const Log& log) {
+  const InterruptScope interrupt;
+  MLA_ASSIGN_OR_RETURN(const std::int64_t working_set, WorkingSetOf(o));
+  MLA_RETURN_IF_ERROR(Fits(working_set, "--working-set"));
+  const CpuInfo cpu = DetectCpu();
+  const std::unique_ptr<Executor> pool = MakeThreadPool(ThreadCount(o, log));
+  bench::Probe probe(*pool, cpu);
+  BenchReport report{"peak", {cpu.model, "", pool->workers()}, {}, {}};
+  Output output(o, &report);
+  std::vector<std::int64_t> sizes;
+  if (working_set > 0) sizes = bench::ReadSizes(working_set);
+  MLA_ASSIGN_OR_RETURN(report.limits, bench::MeasureLimits(probe, cpu, sizes));
+  MLA_RETURN_IF_ERROR(output.Limits());
+  MLA_RETURN_IF_ERROR(output.End());
+  return kDone;
+}
+
+// Limits first, then each job's cases. Bench is GemmBench or MoeBench, Job its plan with numbers of rows.
+template <class Bench, class Job>
+Result<int> RunJobs(const char* what, const BenchOptions& o, const std::vector<Job>& jobs, const Log& log) {
+  const InterruptScope interrupt;
+  const CpuInfo cpu = DetectCpu();
+  MLA_ASSIGN_OR_RETURN(const Isa isa, ChooseIsa(cpu, o.kernels, log));
+  MLA_ASSIGN_OR_RETURN(const std::int64_t working_set, WorkingSetOf(o));
+  const int threads = ThreadCount(o, log);
+  std::int64_t needed = working_set;
+  for (const Job& job : jobs) needed = std::max(needed, Bench::PlannedBytes(job.plan, threads));
+  MLA_RETURN_IF_ERROR(Fits(needed, "the shapes, --rows and --working-set"));
+
+  const std::unique_ptr<Executor> pool = MakeThreadPool(threads);
+  bench::Probe probe(*pool, cpu);
+  BenchReport report{what, {cpu.model, IsaName(isa), pool->workers()}, {}, {}};
+  Output output(o, &report);
+  std::vector<std::int64_t> sizes;
+  if (working_set > 0) sizes.push_back(working_set);
+  MLA_ASSIGN_OR_RETURN(report.limits, bench::MeasureLimits(probe, cpu, sizes));
+  MLA_RETURN_IF_ERROR(output.Limits());
+  for (const Job& job : jobs) {
+    MLA_ASSIGN_OR_RETURN(Bench bench, Bench::Create(job.plan, *pool));
+    for (const std::int64_t rows : job.rows) {
+      MLA_RETURN_IF_ERROR(output.Case(bench.Run(probe, isa, rows, o.repeats)));
+    }
+  }
+  MLA_RETURN_IF_ERROR(output.End());
+  return kDone;
+}
+
+Result<int> RunGemm(const BenchOptions& o, const Log& log) {
+  MLA_ASSIGN_OR_RETURN(const std::vector<GemmJob> jobs, GemmJobs(o));
+  return RunJobs<bench::GemmBench>("gemm", o, jobs, log);
+}
+
+Result<int> RunMoe(const BenchOptions& o, const Log& log) {
+  MLA_ASSIGN_OR_RETURN(const std::vector<MoeJob> jobs, MoeJobs(o));
+  return RunJobs<bench::MoeBench>("moe", o, jobs, log);
+}
+
+Result<int> RunModel(const BenchOptions& o, const Log& log) {
+  const InterruptScope interrupt;
+  MLA_ASSIGN_OR_RETURN(const model::Opened opened, model::Open(o.model));
+  ModelReport report;
+  report.options = o.engine;
+  report.options.vocab_size = opened.info.vocab_size;
+  const std::int64_t context = bench::ContextNeeded(report.options);
+  if (context > opened.info.max_position_embeddings) {
+    return Error{fmt::format("--context, --tokens, --prompt: expected at most the model's {} positions, found {}",
+                             opened.info.max_position_embeddings, context)};
+  }
+  MLA_ASSIGN_OR_RETURN(const LoadedEngine loaded,
+                       LoadEngine(o, opened, context, ThreadCount(o, log), "--context, --prompt"));
+  WarnOfRejectedKernels(*loaded.engine, log);
+  report.machine = {DetectCpu().model, loaded.engine->kernels(), loaded.pool->workers()};
+  report.model = o.model;
+  report.weights = o.weights;
+  report.weight_bytes = loaded.model->weight_bytes();
+  report.kv_dtype = o.kv_dtype;
+  report.mode = o.mode;
+  MLA_ASSIGN_OR_RETURN(report.result, bench::BenchModel(*loaded.engine, report.options));
+  MLA_RETURN_IF_ERROR(WriteOut(o.json ? ModelJson(report) : o.csv ? ModelCsv(report) : ModelText(report)));
+  MLA_RETURN_IF_ERROR(FlushOut());
+  return kDone;
+}
+
+}  // namespace
+
+Action AddBench(CLI::App& app, const Log& log) {
+  CLI::App* bench = app.add_subcommand("bench", "Measure speed beside the machine's own limits");
+  bench->require_subcommand(1);
+  using Flags = void (*)(CLI::App&, BenchOptions*);
+  using Runner = Result<int> (*)(const BenchOptions&, const Log&);
+  struct Kind {
+    const char* name;
+    const char* help;
+    Flags flags;
+    Runner run;
+  };
+  constexpr Kind kKinds[] = {
+      {"peak", "The limits alone: multiply-adds and reads", AddPeakFlags, RunPeak},
+      {"gemm", "Products with packed weights", AddGemmFlags, RunGemm},
+      {"moe", "A layer's mixture of experts", AddMoeFlags, RunMoe},
+      {"model", "A model's prompts and output, in tokens a second", AddModelFlags, RunModel},
+  };
+  std::vector<std::pair<CLI::App*, Action>> actions;
+  for (const Kind& kind : kKinds) {
+    CLI::App* command = bench->add_subcommand(kind.name, kind.help);
+    auto options = std::make_shared<BenchOptions>();
+    kind.flags(*command, options.get());
+    actions.emplace_back(command, [options, log, run = kind.run] { return run(*options, log); });
+  }
+  return [actions]() -> Result<int> {
+    for (const auto& [command, action] : actions) {
+      if (command->parsed()) return action();
+    }
+    return kUsage;
+  };
+}
+
+}  // namespace mla::cli

@@ -1,0 +1,237 @@
+#include "cli/bench_options.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string_view>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include "bench/published_configs.h"
+#include "bench/random_weights.h"
+#include "bench/shapes.h"
+#include "bench/synthetic_config.h"
+#include "cli/flags.h"
+
+namespace mla::cli {
+namespace {
+
+constexpr std::int64_t kMostRows = 1 << 16;
+constexpr std::int64_t kMostDim = 1 << 24;
+
+// A size that may be zero.
+Result<std::int64_t> ParseWorkingSet(const std::string& text) {
+  if (text == "0") return std::int64_t{0};
+  return ParseSize(text);
+}
+
+struct Shape {
+  std::int64_t m = 0;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+};
+
+Result<Shape> ParseShape(const std::string& text) {
+  Shape shape;
+  const char* at = text.data();
+  const char* end = at + text.size();
+  bool good = true;
+  for (std::int64_t* value : {&shape.m, &shape.n, &shape.k}) {
+    const auto [next, fault] = std::from_chars(at, end, *value);
+    good = good && fault == std::errc() && *value >= 1 && *value <= (value == &shape.m ? kMostRows : kMostDim);
+    good = good && (value == &shape.k ? next == end : next != end && *next == ',');
+    if (!good) break;
+    at = next + 1;
+  }
+  if (good) return shape;
+  return Error{fmt::format("expected M,N,K as 8,2112,7168, M up to {}, N and K up to {}, found '{}'", kMostRows,
+                           kMostDim, text)};
+}
+
+Result<contract::ModelConfig> ConfigLike(const std::string& like, std::optional<std::int64_t> experts) {
+  bench::SyntheticOptions options;
+  options.like = like;
+  options.experts = experts;
+  MLA_ASSIGN_OR_RETURN(const bench::SyntheticConfig made, bench::MakeSyntheticConfig(options));
+  return made.config;
+}
+
+// "deepseek-v3:32": the model's layer cut to 32 routed experts.
+Result<contract::ModelConfig> MoeConfigLike(const std::string& like) {
+  std::string name = like;
+  std::optional<std::int64_t> experts;
+  const std::size_t colon = like.rfind(':');
+  if (colon != std::string::npos && colon + 1 < like.size()) {
+    const std::string count = like.substr(colon + 1);
+    if (const std::string fault = WholeIn(1, 1 << 16)(count); !fault.empty()) {
+      return Error{fmt::format("after the colon, {}", fault)};
+    }
+    name = like.substr(0, colon);
+    experts = std::stoll(count);
+  }
+  MLA_ASSIGN_OR_RETURN(contract::ModelConfig config, ConfigLike(name, experts));
+  if (!config.moe) return Error{fmt::format("expected a model with experts, found {}", name)};
+  return config;
+}
+
+std::string PublishedNames() {
+  std::vector<std::string_view> names;
+  for (const bench::PublishedConfig& config : bench::PublishedConfigs()) names.push_back(config.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+void AddOutputFlags(CLI::App& c, BenchOptions* o) {
+  CLI::Option* json = c.add_flag("--json", o->json, "Print one JSON object instead of the table");
+  c.add_flag("--csv", o->csv, "Print CSV instead of the table")->excludes(json);
+}
+
+void AddWorkingSetFlag(CLI::App& c, BenchOptions* o) {
+  c.add_option("--working-set", o->working_set,
+               "Bytes of memory that are passed over before a weight is read again, as 2G; 0: none, so that weights "
+               "come from the cache that holds them; default: 1G, or twice the last-level cache, so that they come "
+               "from memory")
+      ->check(Checked(ParseWorkingSet));
+}
+
+void AddCaseFlags(CLI::App& c, BenchOptions* o) {
+  std::vector<std::string> formats;
+  for (const bench::WeightFormat& format : bench::WeightFormats()) formats.emplace_back(format.name);
+  c.add_option("--rows", o->rows, "Numbers of rows, M, as 1,8,512")
+      ->delimiter(',')
+      ->check(WholeIn(1, static_cast<std::uint64_t>(kMostRows)))
+      ->capture_default_str();
+  c.add_option("--format", o->formats, fmt::format("How weights are kept: {}", fmt::join(formats, ", ")))
+      ->delimiter(',')
+      ->check(CLI::IsMember(formats))
+      ->capture_default_str();
+  AddWorkingSetFlag(c, o);
+  c.add_option("--seconds", o->repeats.seconds, "Repeat a case for so long")
+      ->check(NumberIn(0, true, 3600))
+      ->capture_default_str();
+  c.add_option("--repeats", o->repeats.most, "Most repeats of a case; three at least")
+      ->check(WholeIn(1, 1 << 20))
+      ->capture_default_str();
+  AddThreadFlag(c, o);
+  AddKernelsFlag(c, o);
+  AddOutputFlags(c, o);
+}
+
+std::vector<bench::WeightFormat> FormatsOf(const BenchOptions& o) {
+  std::vector<bench::WeightFormat> formats;
+  for (const std::string& name : o.formats) formats.push_back(*bench::FindWeightFormat(name));
+  return formats;
+}
+
+}  // namespace
+
+void AddPeakFlags(CLI::App& c, BenchOptions* o) {
+  AddWorkingSetFlag(c, o);
+  AddThreadFlag(c, o);
+  AddOutputFlags(c, o);
+}
+
+void AddGemmFlags(CLI::App& c, BenchOptions* o) {
+  o->like = {"deepseek-v3", "deepseek-v2-lite", "minicpm3"};
+  o->rows = {1, 2, 4, 8, 16, 32, 64, 128, 512};
+  CLI::Option* shapes = c.add_option("--shape", o->shapes, "Products y [M, N] = x [M, K] W^T, as 8,2112,7168")
+                            ->check(Checked(ParseShape));
+  c.add_option("--like", o->like, fmt::format("Whose projections: {}, or the path of a config.json", PublishedNames()))
+      ->delimiter(',')
+      ->check(Checked([](const std::string& like) { return ConfigLike(like, std::nullopt); }))
+      ->capture_default_str()
+      ->excludes(shapes);
+  AddCaseFlags(c, o);
+  shapes->excludes(c.get_option("--rows"));
+}
+
+void AddMoeFlags(CLI::App& c, BenchOptions* o) {
+  o->like = {"deepseek-v2-lite", "deepseek-v3:32"};
+  o->rows = {1, 8, 64, 512};
+  c.add_option("--like", o->like,
+               fmt::format("Whose layer: {}, or the path of a config.json; cut to 32 experts where :32 follows",
+                           PublishedNames()))
+      ->delimiter(',')
+      ->check(Checked(MoeConfigLike))
+      ->capture_default_str();
+  AddCaseFlags(c, o);
+}
+
+void AddModelFlags(CLI::App& c, BenchOptions* o) {
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 31;
+  AddModelArgument(c, o);
+  c.add_option("--context", o->engine.context, "Tokens before the output that is timed")
+      ->check(WholeIn(0, kMost))
+      ->capture_default_str();
+  c.add_option("--tokens", o->engine.tokens, "Tokens of output, timed one by one")
+      ->check(WholeIn(1, 1 << 20))
+      ->capture_default_str();
+  c.add_option("--prompt", o->engine.prompt, "Tokens of the prompt that is timed")
+      ->check(WholeIn(1, kMost))
+      ->capture_default_str();
+  c.add_option("--repeats", o->engine.repeats, "How often the prompt is timed")
+      ->check(WholeIn(1, 1 << 20))
+      ->capture_default_str();
+  c.add_option("--mode", o->mode, "Form of the attention, as in mla run")
+      ->check(CLI::IsMember({"auto", "role", "mha", "absorb"}))
+      ->capture_default_str();
+  c.add_option("--prefill-chunk", o->prefill_chunk, "Prompt tokens a step")
+      ->check(WholeIn(1, 1 << 20))
+      ->capture_default_str();
+  AddMachineFlags(c, o);
+  AddOutputFlags(c, o);
+  c.add_flag("--quiet,-q", o->quiet, "No progress");
+}
+
+std::int64_t DefaultWorkingSet() {
+#ifdef _SC_LEVEL3_CACHE_SIZE
+  return std::max<std::int64_t>(bench::kStreamed, 2 * sysconf(_SC_LEVEL3_CACHE_SIZE));
+#else
+  return bench::kStreamed;
+#endif
+}
+
+Result<std::int64_t> WorkingSetOf(const BenchOptions& options) {
+  if (options.working_set.empty()) return DefaultWorkingSet() / 64 * 64;
+  MLA_ASSIGN_OR_RETURN(const std::int64_t asked, ParseWorkingSet(options.working_set));
+  return (asked + 63) / 64 * 64;
+}
+
+Result<std::vector<GemmJob>> GemmJobs(const BenchOptions& o) {
+  MLA_ASSIGN_OR_RETURN(const std::int64_t working_set, WorkingSetOf(o));
+  std::vector<GemmJob> jobs;
+  const auto add = [&](const bench::WeightShape& shape, const std::vector<std::int64_t>& rows) {
+    for (const bench::WeightFormat& format : FormatsOf(o)) {
+      jobs.push_back({{shape, format, *std::max_element(rows.begin(), rows.end()), working_set}, rows});
+    }
+  };
+  for (const std::string& text : o.shapes) {
+    MLA_ASSIGN_OR_RETURN(const Shape shape, ParseShape(text));
+    add({"product", shape.n, shape.k}, {shape.m});
+  }
+  if (!o.shapes.empty()) return jobs;
+  for (const std::string& like : o.like) {
+    MLA_ASSIGN_OR_RETURN(const contract::ModelConfig config, ConfigLike(like, std::nullopt));
+    for (bench::WeightShape shape : bench::ProjectionShapes(config)) {
+      shape.name = like + " " + shape.name;
+      add(shape, o.rows);
+    }
+  }
+  return jobs;
+}
+
+Result<std::vector<MoeJob>> MoeJobs(const BenchOptions& o) {
+  MLA_ASSIGN_OR_RETURN(const std::int64_t working_set, WorkingSetOf(o));
+  std::vector<MoeJob> jobs;
+  for (const std::string& like : o.like) {
+    MLA_ASSIGN_OR_RETURN(const contract::ModelConfig config, MoeConfigLike(like));
+    for (const bench::WeightFormat& format : FormatsOf(o)) {
+      jobs.push_back({{like, config, format, *std::max_element(o.rows.begin(), o.rows.end()), working_set}, o.rows});
+    }
+  }
+  return jobs;
+}
+
+}  // namespace mla::cli

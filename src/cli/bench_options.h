@@ -1,0 +1,57 @@
+// The flags of `mla bench`, and what they ask for.
+#ifndef MLA_CLI_BENCH_OPTIONS_H_
+#define MLA_CLI_BENCH_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/gemm_bench.h"
+#include "bench/measure.h"
+#include "bench/model_bench.h"
+#include "bench/moe_bench.h"
+#include "cli/compute_options.h"
+#include "mla/result.h"
+
+namespace mla::cli {
+
+struct BenchOptions : ComputeOptions {
+  bool csv = false;
+  std::vector<std::string> shapes;  // "M,N,K"
+  std::vector<std::string> like;    // a name of the published configs or a config.json; of moe, ":EXPERTS" may follow
+  std::vector<std::int64_t> rows;
+  std::vector<std::string> formats = {"bf16"};
+  std::string working_set;  // "" for DefaultWorkingSet
+  bench::Repeats repeats;
+  bench::ModelBenchOptions engine;
+};
+
+// Flags of each subcommand.
+void AddPeakFlags(CLI::App& command, BenchOptions* options);
+void AddGemmFlags(CLI::App& command, BenchOptions* options);
+void AddMoeFlags(CLI::App& command, BenchOptions* options);
+void AddModelFlags(CLI::App& command, BenchOptions* options);
+
+// 1 GiB, or twice the last-level cache that the system reports where that is more: what is passed over before a weight
+// is read again, so that it comes from memory.
+std::int64_t DefaultWorkingSet();
+// As asked, in whole cache lines; fails on a malformed size.
+Result<std::int64_t> WorkingSetOf(const BenchOptions& options);
+
+// A matrix, and the numbers of rows to multiply it with.
+struct GemmJob {
+  bench::GemmPlan plan;
+  std::vector<std::int64_t> rows;
+};
+// What the flags ask for, shape by shape and format by format. Fails as the flags' own checks do.
+Result<std::vector<GemmJob>> GemmJobs(const BenchOptions& options);
+
+struct MoeJob {
+  bench::MoePlan plan;
+  std::vector<std::int64_t> rows;
+};
+Result<std::vector<MoeJob>> MoeJobs(const BenchOptions& options);
+
+}  // namespace mla::cli
+
+#endif  // MLA_CLI_BENCH_OPTIONS_H_

@@ -1,0 +1,246 @@
+#include "cli/bench_report.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/output.h"
+
+namespace mla::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; }
+
+// "GFLOP/s", for whole numbers "GOP/s".
+const char* UnitOf(const bench::PeakInfo& info) { return std::string_view(info.type) == "int8" ? "GOP/s" : "GFLOP/s"; }
+
+Json SummaryJson(const bench::Summary& s) {
+  return {{"median", s.median}, {"p10", s.p10}, {"p90", s.p90}, {"count", s.count}};
+}
+
+void AddMachine(const BenchMachine& machine, Json* json) {
+  (*json)["processor"] = machine.processor;
+  (*json)["threads"] = machine.threads;
+  (*json)["kernels"] = machine.kernels.empty() ? Json(nullptr) : Json(machine.kernels);
+}
+
+// A case as a flat list, which is also a line of CSV.
+Json CaseJson(const bench::CaseResult& c) {
+  const bench::Judgement j = c.judgement();
+  const bench::Summary& s = c.measured.seconds;
+  Json json;
+  json["name"] = c.name;
+  json["m"] = c.rows;
+  json["n"] = c.n > 0 ? Json(c.n) : Json(nullptr);
+  json["k"] = c.k > 0 ? Json(c.k) : Json(nullptr);
+  json["experts_read"] = c.experts > 0 ? Json(c.experts) : Json(nullptr);
+  json["weights"] = c.format;
+  json["working_set"] = c.working_set;
+  json["flops"] = c.operations();
+  json["weight_bytes"] = c.work.bytes;
+  json["repeats"] = s.count;
+  json["seconds"] = s.median;
+  json["seconds_p10"] = s.p10;
+  json["seconds_p90"] = s.p90;
+  json["gflops"] = c.operations() / s.median / 1e9;
+  json["gbytes_per_second"] = c.work.bytes / s.median / 1e9;
+  json["peak_instruction"] = bench::PeakInfoOf(c.work.peak).instruction;
+  json["peak_gflops"] = c.measured.rates.peak / 1e9;
+  json["read_gbytes_per_second"] = c.measured.rates.read / 1e9;
+  json["bound"] = bench::BoundName(j.bound);
+  json["share"] = j.share;
+  return json;
+}
+
+Json PeakJson(const bench::PeakRate& p) {
+  const bench::PeakInfo& info = bench::PeakInfoOf(p.kind);
+  return {{"type", info.type},
+          {"instruction", info.instruction},
+          {"gops", p.operations.median / 1e9},
+          {"gops_p10", p.operations.p10 / 1e9},
+          {"gops_p90", p.operations.p90 / 1e9}};
+}
+
+Json ReadJson(const bench::ReadRate& r) {
+  return {{"bytes", r.size},
+          {"gbytes_per_second", r.bytes.median / 1e9},
+          {"gbytes_per_second_p10", r.bytes.p10 / 1e9},
+          {"gbytes_per_second_p90", r.bytes.p90 / 1e9}};
+}
+
+std::string CsvField(const Json& value) {
+  if (value.is_null()) return "";
+  std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+  for (std::size_t at = 0; (at = text.find('"', at)) != std::string::npos; at += 2) text.insert(at, 1, '"');
+  return '"' + text + '"';
+}
+
+// Objects of the same fields, one a line.
+std::string Csv(const std::vector<Json>& lines) {
+  std::string text;
+  const auto add_line = [&](const Json& line, bool names) {
+    const char* separator = "";
+    for (const auto& [name, value] : line.items()) {
+      text += separator + CsvField(names ? Json(name) : value);
+      separator = ",";
+    }
+    text += '\n';
+  };
+  if (!lines.empty()) add_line(lines.front(), true);
+  for (const Json& line : lines) add_line(line, false);
+  return text;
+}
+
+// Limits as lines of one shape.
+Json LimitLine(const BenchMachine& machine, const char* limit, const std::string& what, const bench::Summary& rate,
+               const char* unit) {
+  Json line;
+  AddMachine(machine, &line);
+  line["limit"] = limit;
+  line["what"] = what;
+  line["rate"] = rate.median / 1e9;
+  line["rate_p10"] = rate.p10 / 1e9;
+  line["rate_p90"] = rate.p90 / 1e9;
+  line["unit"] = unit;
+  return line;
+}
+
+std::string LimitsCsv(const BenchReport& report) {
+  std::vector<Json> lines;
+  for (const bench::PeakRate& p : report.limits.peaks) {
+    const bench::PeakInfo& info = bench::PeakInfoOf(p.kind);
+    lines.push_back(LimitLine(report.machine, info.type, info.instruction, p.operations, UnitOf(info)));
+  }
+  for (const bench::ReadRate& r : report.limits.reads) {
+    lines.push_back(LimitLine(report.machine, "read", fmt::format("{} bytes", r.size), r.bytes, "GB/s"));
+  }
+  return Csv(lines);
+}
+
+// Tokens a second, from seconds for so many: the slow end of times is the slow end of rates.
+bench::Summary RateOf(const bench::Summary& seconds, double tokens) {
+  return {tokens / seconds.median, tokens / seconds.p90, tokens / seconds.p10, seconds.count};
+}
+
+bench::Summary DecodeRate(const ModelReport& r) { return RateOf(r.result.step_seconds, 1); }
+bench::Summary PromptRate(const ModelReport& r) {
+  return RateOf(r.result.prompt_seconds, static_cast<double>(r.options.prompt));
+}
+
+Json ModelFields(const ModelReport& r) {
+  Json json;
+  AddMachine(r.machine, &json);
+  json["model"] = r.model;
+  json["weights"] = r.weights;
+  json["weight_bytes"] = r.weight_bytes;
+  json["kv_dtype"] = r.kv_dtype;
+  json["mode"] = r.mode;
+  json["context"] = r.options.context;
+  json["tokens"] = r.options.tokens;
+  json["prompt"] = r.options.prompt;
+  json["prompt_form"] = FormName(r.result.prompt_form);
+  return json;
+}
+
+}  // namespace
+
+std::string BenchMachineText(const BenchMachine& m) {
+  return fmt::format("processor: {}\nthreads: {}{}\n", m.processor.empty() ? "unknown" : m.processor, m.threads,
+                     m.kernels.empty() ? "" : ", kernels: " + m.kernels);
+}
+
+std::string BenchLimitsText(const bench::MachineLimits& limits) {
+  std::string text = "limits of all threads together, median [10th to 90th percentile]:\n";
+  for (const bench::PeakRate& p : limits.peaks) {
+    const bench::PeakInfo& info = bench::PeakInfoOf(p.kind);
+    text += fmt::format("  {:<5} {:<24}{:>9.1f} [{:.1f} to {:.1f}] {}\n", info.type, info.instruction,
+                        p.operations.median / 1e9, p.operations.p10 / 1e9, p.operations.p90 / 1e9, UnitOf(info));
+  }
+  for (const bench::ReadRate& r : limits.reads) {
+    text += fmt::format("  read  {:<24}{:>9.1f} [{:.1f} to {:.1f}] GB/s\n", HumanBytes(r.size), r.bytes.median / 1e9,
+                        r.bytes.p10 / 1e9, r.bytes.p90 / 1e9);
+  }
+  return text;
+}
+
+std::string BenchTableHead() {
+  return fmt::format("{:<33}{:>5} {:>7} {:>7} {:>8}{:>8}{:>11} {:<23}{:>9}{:>8}{:>9}{:>8}  {:<8}{:>5}\n", "case", "M",
+                     "N", "K", "experts", "weights", "us", "[p10 to p90]", "GFLOP/s", "GB/s", "peak", "read", "bound",
+                     "share");
+}
+
+std::string BenchTableLine(const bench::CaseResult& c) {
+  const auto or_dash = [](std::int64_t value) { return value > 0 ? fmt::format("{}", value) : std::string("-"); };
+  const bench::Judgement j = c.judgement();
+  const bench::Summary& s = c.measured.seconds;
+  return fmt::format(
+      "{:<33}{:>5} {:>7} {:>7} {:>8}{:>8}{:>11.1f} {:<23}{:>9.1f}{:>8.1f}{:>9.1f}{:>8.1f}  {:<8}{:>5.2f}\n", c.name,
+      c.rows, or_dash(c.n), or_dash(c.k), or_dash(c.experts), c.format, s.median * 1e6,
+      fmt::format("[{:.1f} to {:.1f}]", s.p10 * 1e6, s.p90 * 1e6), c.operations() / s.median / 1e9,
+      c.work.bytes / s.median / 1e9, c.measured.rates.peak / 1e9, c.measured.rates.read / 1e9,
+      bench::BoundName(j.bound), j.share);
+}
+
+std::string BenchJson(const BenchReport& report) {
+  Json json;
+  json["bench"] = report.what;
+  AddMachine(report.machine, &json);
+  json["peaks"] = Json::array();
+  for (const bench::PeakRate& p : report.limits.peaks) json["peaks"].push_back(PeakJson(p));
+  json["reads"] = Json::array();
+  for (const bench::ReadRate& r : report.limits.reads) json["reads"].push_back(ReadJson(r));
+  if (report.what != "peak") json["cases"] = Json::array();
+  for (const bench::CaseResult& c : report.cases) json["cases"].push_back(CaseJson(c));
+  return Dump(json);
+}
+
+std::string BenchCsv(const BenchReport& report) {
+  if (report.what == "peak") return LimitsCsv(report);
+  std::vector<Json> lines;
+  for (const bench::CaseResult& c : report.cases) {
+    Json line;
+    AddMachine(report.machine, &line);
+    line.update(CaseJson(c));
+    lines.push_back(std::move(line));
+  }
+  return Csv(lines);
+}
+
+std::string ModelText(const ModelReport& r) {
+  const bench::Summary decode = DecodeRate(r);
+  const bench::Summary prompt = PromptRate(r);
+  std::string text = BenchMachineText(r.machine);
+  text += fmt::format("{}: weights {} ({}), cache rows {}, mode {}\n", r.model, r.weights, HumanBytes(r.weight_bytes),
+                      r.kv_dtype, r.mode);
+  text += fmt::format("decode at context {:<6}{:>10.2f} tokens/s [{:.2f} to {:.2f}], {} tokens\n", r.options.context,
+                      decode.median, decode.p10, decode.p90, decode.count);
+  text +=
+      fmt::format("prompt of {:<6}        {:>10.2f} tokens/s [{:.2f} to {:.2f}], {} prompts, {}\n", r.options.prompt,
+                  prompt.median, prompt.p10, prompt.p90, prompt.count, FormName(r.result.prompt_form));
+  return text;
+}
+
+std::string ModelJson(const ModelReport& r) {
+  Json json = {{"bench", "model"}};
+  json.update(ModelFields(r));
+  json["decode_tokens_per_second"] = SummaryJson(DecodeRate(r));
+  json["prompt_tokens_per_second"] = SummaryJson(PromptRate(r));
+  return Dump(json);
+}
+
+std::string ModelCsv(const ModelReport& r) {
+  Json line = ModelFields(r);
+  for (const auto& [name, rate] : {std::pair("decode", DecodeRate(r)), std::pair("prompt", PromptRate(r))}) {
+    line[fmt::format("{}_tokens_per_second", name)] = rate.median;
+    line[fmt::format("{}_p10", name)] = rate.p10;
+    line[fmt::format("{}_p90", name)] = rate.p90;
+    line[fmt::format("{}_repeats", name)] = rate.count;
+  }
+  return Csv({line});
+}
+
+}  // namespace mla::cli

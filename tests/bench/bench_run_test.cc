@@ -1,0 +1,209 @@
+// Tiny cases through every table of kernels that the machine has: they run, and say what they ran. No time is asserted.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "bench/gemm_bench.h"
+#include "bench/limits.h"
+#include "bench/model_bench.h"
+#include "bench/moe_bench.h"
+#include "contract/config.h"
+#include "testing/models.h"
+
+namespace mla::bench {
+namespace {
+
+using testing::Need;
+
+constexpr Repeats kFew = {0, 1};
+constexpr double kRunSeconds = 1e-5;  // of a peak loop
+
+void ExpectMeasured(const CaseResult& result) {
+  const Summary& s = result.measured.seconds;
+  EXPECT_EQ(s.count, kFewestRepeats);
+  EXPECT_GT(s.median, 0);
+  EXPECT_LE(s.p10, s.median);
+  EXPECT_LE(s.median, s.p90);
+  EXPECT_GT(result.measured.rates.peak, 0);
+  EXPECT_GT(result.measured.rates.read, 0);
+  EXPECT_TRUE(std::isfinite(result.judgement().share));
+  EXPECT_GT(result.judgement().share, 0);
+}
+
+GemmPlan TinyPlan(const WeightFormat& format) {
+  GemmPlan plan;
+  plan.shape.name = "tiny";
+  plan.shape.n = 20;
+  plan.shape.k = 33;
+  plan.format = format;
+  plan.max_rows = 3;
+  plan.working_set = 10000;
+  return plan;
+}
+
+TEST(GemmBench, RunsOnEveryTableAndFormat) {
+  const CpuInfo cpu = DetectCpu();
+  const auto pool = MakeThreadPool(2);
+  Probe probe(*pool, cpu, kRunSeconds);
+  for (const WeightFormat& format : WeightFormats()) {
+    GemmBench bench = Need(GemmBench::Create(TinyPlan(format), *pool));
+    for (const Isa isa : kIsas) {
+      if (!cpu.Has(isa)) continue;
+      const CaseResult result = bench.Run(probe, isa, 3, kFew);
+      SCOPED_TRACE(std::string(IsaName(isa)) + " " + format.name);
+      ExpectMeasured(result);
+      EXPECT_EQ(result.name, "tiny");
+      EXPECT_EQ(result.rows, 3);
+      EXPECT_EQ(result.n, 20);
+      EXPECT_EQ(result.k, 33);
+      EXPECT_EQ(result.format, format.name);
+      EXPECT_GE(result.working_set, 10000);
+      EXPECT_EQ(result.work.operations, 2 * 3 * 20 * 33);
+      EXPECT_EQ(result.work.peak, PeakFor(isa, format.format));
+    }
+  }
+}
+
+// Streaming rests on it: each product has the copy that was read longest ago.
+TEST(GemmBench, GoesRoundTheCopies) {
+  const auto pool = MakeThreadPool(2);
+  for (const WeightFormat& format : WeightFormats()) {
+    const GemmPlan plan = TinyPlan(format);
+    GemmBench bench = Need(GemmBench::Create(plan, *pool));
+    const ops::PackedMatrix first = bench.NextCopy();
+    std::vector<float> values(33);
+    std::set<std::byte*> seen = {first.data};
+    for (std::int64_t i = 1; i < plan.copies(); ++i) {
+      const ops::PackedMatrix next = bench.NextCopy();
+      EXPECT_TRUE(seen.insert(next.data).second);
+      EXPECT_EQ(std::memcmp(next.data, first.data, static_cast<std::size_t>(first.bytes())), 0);
+    }
+    EXPECT_GT(plan.copies(), 2);
+    EXPECT_EQ(bench.NextCopy().data, first.data);
+    int zeros = 0;
+    for (std::int64_t i = 0; i < first.bytes(); i += 4) {
+      std::uint32_t word = 0;
+      std::memcpy(&word, first.data + i, 4);
+      zeros += word == 0 ? 1 : 0;
+    }
+    // Lanes past n alone: 12 of 32 outputs, in pairs of k (17) or each k (33).
+    EXPECT_EQ(zeros, 12 * (format.format == ops::PackedFormat::kF32 ? 33 : 17)) << format.name;
+  }
+}
+
+// A new format is a name, how it is kept, and what it is packed from: fp8's scales come along.
+TEST(FillWeights, DrawsAnySource) {
+  const auto pool = MakeThreadPool(2);
+  for (const DType source : {DType::kF32, DType::kBF16, DType::kF8E4M3}) {
+    const WeightFormat format{"any", ops::PackedFormat::kF32, source};
+    ops::PackedMatrix w = ShapeOf(format, 160, 300);
+    std::vector<float> packed(static_cast<std::size_t>(w.bytes() / 4));
+    w.data = reinterpret_cast<std::byte*>(packed.data());
+    std::vector<float> memory(static_cast<std::size_t>(SourceBytes(format, w.n, w.k) + 3) / 4);
+    FillWeights(format, reinterpret_cast<std::byte*>(memory.data()), w, *pool);
+    double squares = 0;
+    for (const float x : packed) squares += static_cast<double>(x) * x;
+    // Variance 1 / k, of 48,000 numbers: its standard error is sqrt(2 / 48000) = 0.6 %. The six scales of fp8 are
+    // from 0.75 to 1.25 times the whole, so that the mean of their squares is from 0.56 to 1.56.
+    const double variance = squares / static_cast<double>(packed.size()) * 300;
+    const bool fp8 = source == DType::kF8E4M3;
+    EXPECT_GT(variance, fp8 ? 0.55 : 0.97) << DTypeName(source);
+    EXPECT_LT(variance, fp8 ? 1.6 : 1.03) << DTypeName(source);
+    EXPECT_EQ(std::count(packed.begin(), packed.end(), 0.0F), 0) << DTypeName(source);
+  }
+}
+
+TEST(GemmBench, PlansWhatItAllocates) {
+  const GemmPlan plan = TinyPlan(WeightFormats()[1]);
+  const std::int64_t copy = ops::PackedBytes(ops::PackedFormat::kBF16, 20, 33);
+  EXPECT_GE(GemmBench::PlannedBytes(plan, 2), 10000);
+  GemmPlan more = plan;
+  more.working_set += copy;
+  EXPECT_EQ(GemmBench::PlannedBytes(more, 2) - GemmBench::PlannedBytes(plan, 2), (copy + 63) / 64 * 64);
+}
+
+contract::ModelConfig TinyConfig(bool shared) {
+  testing::TinyOptions options;
+  if (!shared) options.n_shared_experts = 0;
+  return Need(contract::ParseConfig(testing::TinyConfigJson(options), "tiny"));
+}
+
+TEST(MoeBench, RunsOnEveryTable) {
+  const CpuInfo cpu = DetectCpu();
+  const auto pool = MakeThreadPool(2);
+  Probe probe(*pool, cpu, kRunSeconds);
+  for (const bool shared : {true, false}) {
+    const contract::ModelConfig config = TinyConfig(shared);
+    const contract::MoeConfig& moe = *config.moe;
+    for (const WeightFormat& format : WeightFormats()) {
+      if (!shared && format.format == ops::PackedFormat::kF32) continue;
+      MoeBench bench = Need(MoeBench::Create({"tiny", config, format, 64, 4096}, *pool));
+      for (const Isa isa : kIsas) {
+        if (!cpu.Has(isa)) continue;
+        SCOPED_TRACE(std::string(IsaName(isa)) + " " + format.name);
+        const CaseResult one = bench.Run(probe, isa, 1, kFew);
+        ExpectMeasured(one);
+        EXPECT_EQ(one.experts, moe.num_experts_per_tok);  // a token's experts are distinct
+        const CaseResult many = bench.Run(probe, isa, 64, kFew);
+        ExpectMeasured(many);
+        EXPECT_GT(many.experts, one.experts);
+        EXPECT_LE(many.experts, moe.n_routed_experts);
+        const Work work = MoeWork(moe, config.hidden_size, format, 64, many.experts, isa);
+        EXPECT_EQ(many.work.bytes, work.bytes);
+        EXPECT_EQ(many.work.operations, work.operations);
+      }
+    }
+  }
+}
+
+TEST(MeasureLimits, HasEveryPeakAndSize) {
+  const CpuInfo cpu = DetectCpu();
+  const auto pool = MakeThreadPool(1);
+  Probe probe(*pool, cpu, kRunSeconds);
+  const std::vector<std::int64_t> sizes = {64, 4096};
+  const MachineLimits limits = Need(MeasureLimits(probe, cpu, sizes));
+  EXPECT_EQ(limits.peaks.size(), MachinePeaks(cpu).size());
+  ASSERT_EQ(limits.reads.size(), 2U);
+  EXPECT_EQ(limits.reads[1].size, 4096);
+  for (const ReadRate& read : limits.reads) EXPECT_GT(read.bytes.median, 0);
+  for (const PeakRate& peak : limits.peaks) EXPECT_GT(peak.operations.median, 0);
+}
+
+TEST(ReadSizes, EndWhereMemoryIs) {
+  constexpr std::int64_t kMiB = 1 << 20;
+  EXPECT_EQ(ReadSizes(1024 * kMiB), (std::vector<std::int64_t>{kMiB, 8 * kMiB, 64 * kMiB, 512 * kMiB, 1024 * kMiB}));
+  EXPECT_EQ(ReadSizes(64), (std::vector<std::int64_t>{64}));
+}
+
+TEST(BenchModel, TimesEveryTokenAndPrompt) {
+  const auto pool = MakeThreadPool(2);
+  const Model model = testing::TinyModel({}, 1);
+  ModelBenchOptions options;
+  options.vocab_size = model.info().vocab_size;
+  options.context = 5;
+  options.tokens = 4;
+  options.prompt = 7;
+  options.repeats = 2;
+  EngineOptions engine_options;
+  engine_options.context = ContextNeeded(options);
+  EXPECT_EQ(engine_options.context, 11);  // 5 held, two untimed, four timed
+  Engine engine = Need(Engine::Create(model, engine_options, *pool));
+  const ModelBenchResult result = Need(BenchModel(engine, options));
+  EXPECT_EQ(result.step_seconds.count, 4);
+  EXPECT_EQ(result.prompt_seconds.count, 2);
+  EXPECT_GT(result.step_seconds.median, 0);
+  EXPECT_GT(result.prompt_seconds.median, 0);
+  // Rows: 5 and 3 prompts of 7; of output, each prompt's first token comes without a row of its own.
+  EXPECT_EQ(engine.stats().prompt_rows, 5 + 3 * 7);
+  EXPECT_EQ(engine.stats().generated_rows, 5);
+  options.context = 100;  // more than the engine holds
+  EXPECT_FALSE(BenchModel(engine, options).ok());
+}
+
+}  // namespace
+}  // namespace mla::bench

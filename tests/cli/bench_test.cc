@@ -1,0 +1,170 @@
+// mla bench as a user runs it, on tiny shapes: no time is asserted.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "base/cpu_info.h"
+#include "cli/program.h"
+#include "testing/temp_dir.h"
+#include "testing/tiny_checkpoint.h"
+
+namespace mla::testing {
+namespace {
+
+using Json = nlohmann::json;
+
+ProcessResult Bench(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "bench");
+  return Mla(std::move(arguments));
+}
+
+// What every report tells of the machine.
+void ExpectMachine(const Json& j, int threads) {
+  EXPECT_EQ(j["processor"], DetectCpu().model);
+  EXPECT_EQ(j["threads"], threads);
+  ASSERT_FALSE(j["peaks"].empty());
+  for (const Json& peak : j["peaks"]) EXPECT_GT(peak["gops"], 0);
+}
+
+TEST(Bench, GemmOfShapes) {
+  const ProcessResult result = Bench({"gemm", "--shape", "3,20,33", "1,5,7", "--format", "f32,bf16", "--working-set",
+                                      "4K", "--seconds", "0", "--threads", "2", "--kernels", "portable", "--json"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+  const Json j = Json::parse(result.out, nullptr, false);
+  ASSERT_TRUE(j.is_object()) << result.out;
+  ExpectMachine(j, 2);
+  EXPECT_EQ(j["bench"], "gemm");
+  EXPECT_EQ(j["kernels"], "portable");
+  ASSERT_EQ(j["reads"].size(), 1U);
+  EXPECT_EQ(j["reads"][0]["bytes"], 4096);
+  ASSERT_EQ(j["cases"].size(), 4U);
+  EXPECT_EQ(j["cases"][0]["weights"], "f32");
+  EXPECT_EQ(j["cases"][1]["weights"], "bf16");
+  EXPECT_EQ(j["cases"][3]["n"], 5);
+  for (const Json& c : j["cases"]) {
+    EXPECT_EQ(c["flops"], 2 * c["m"].get<int>() * c["n"].get<int>() * c["k"].get<int>());
+    EXPECT_EQ(c["peak_instruction"], "128-bit multiply and add");
+    EXPECT_GE(c["working_set"], 4096);
+    EXPECT_EQ(c["repeats"], 3);
+    EXPECT_GT(c["share"], 0);
+  }
+}
+
+TEST(Bench, ProjectionsOfAConfigAsATable) {
+  const TempDir dir;
+  TinyOptions tiny;
+  tiny.vocab_size = 512;
+  const std::string config = dir.Write("config.json", TinyConfigJson(tiny));
+  const ProcessResult result =
+      Bench({"gemm", "--like", config, "--rows", "1,3", "--working-set", "0", "--repeats", "1"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  // Three lines of machine and heading, one a peak, an empty one, the head, and six matrices times two.
+  const auto lines = std::count(result.out.begin(), result.out.end(), '\n');
+  EXPECT_NE(result.out.find("processor: "), std::string::npos);
+  EXPECT_NE(result.out.find("threads: "), std::string::npos);
+  EXPECT_NE(result.out.find("  fp32  128-bit multiply and add"), std::string::npos) << result.out;
+  for (const char* name : {" q_a+kv_a ", " q_b ", " o ", " gate_up ", " down ", " lm_head "}) {
+    EXPECT_NE(result.out.find(config + name), std::string::npos) << name << result.out;
+  }
+  EXPECT_GE(lines, 3 + 1 + 2 + 12);
+}
+
+TEST(Bench, MoeOfAConfigCut) {
+  const TempDir dir;
+  TinyOptions tiny;
+  tiny.vocab_size = 512;
+  const std::string config = dir.Write("config.json", TinyConfigJson(tiny));
+  const ProcessResult result =
+      Bench({"moe", "--like", config + ":4", "--rows", "1,40", "--working-set", "64K", "--seconds", "0", "--csv"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 3) << result.out;
+  EXPECT_NE(result.out.find(config + ":4,40,,,4,bf16,65536,"), std::string::npos) << result.out;
+}
+
+TEST(Bench, ModelThroughTheEngine) {
+  const ProcessResult result = Bench({"model", DemoDir(), "--context", "20", "--tokens", "3", "--prompt", "8",
+                                      "--repeats", "2", "--threads", "2", "--weights", "f32", "--json", "--quiet"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const Json j = Json::parse(result.out, nullptr, false);
+  EXPECT_EQ(j["bench"], "model");
+  EXPECT_EQ(j["weights"], "f32");
+  EXPECT_EQ(j["threads"], 2);
+  EXPECT_EQ(j["kernels"], IsaName(DetectCpu().best()));
+  EXPECT_EQ(j["context"], 20);
+  EXPECT_EQ(j["decode_tokens_per_second"]["count"], 3);
+  EXPECT_EQ(j["prompt_tokens_per_second"]["count"], 2);
+  EXPECT_GT(j["decode_tokens_per_second"]["median"], 0);
+}
+
+TEST(Bench, PeakAlone) {
+  const ProcessResult result = Bench({"peak", "--working-set", "1M", "--threads", "1", "--json"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const Json j = Json::parse(result.out, nullptr, false);
+  ExpectMachine(j, 1);
+  EXPECT_TRUE(j["kernels"].is_null());
+  ASSERT_EQ(j["reads"].size(), 1U);
+  EXPECT_EQ(j["reads"][0]["bytes"], 1 << 20);
+}
+
+TEST(Bench, WrongUsage) {
+  const std::vector<std::vector<std::string>> wrong = {
+      {},
+      {"speed"},
+      {"gemm", "--shape", "8,2112"},
+      {"gemm", "--shape", "8,2112,7168,1"},
+      {"gemm", "--shape", "0,16,16"},
+      {"gemm", "--shape", "8,16,-16"},
+      {"gemm", "--shape", "8,16,99999999"},
+      {"gemm", "--shape", "99999999999999999999,16,16"},
+      {"gemm", "--shape", "1,16,16", "--rows", "2"},
+      {"gemm", "--shape", "1,16,16", "--like", "minicpm3"},
+      {"gemm", "--like", "gpt-2"},
+      {"gemm", "--rows", "0"},
+      {"gemm", "--rows", "1,x"},
+      {"gemm", "--format", "int3"},
+      {"gemm", "--kernels", "sse"},
+      {"gemm", "--threads", "-1"},
+      {"gemm", "--working-set", "much"},
+      {"gemm", "--seconds", "-1"},
+      {"gemm", "--json", "--csv"},
+      {"moe", "--like", "minicpm3"},
+      {"moe", "--like", "deepseek-v3:0"},
+      {"model"},
+      {"model", DemoDir(), "--tokens", "0"},
+      {"model", DemoDir(), "--mode", "explicit"},
+      {"peak", "--kernels", "avx2"},
+  };
+  for (const auto& arguments : wrong) {
+    const ProcessResult result = Bench(arguments);
+    const std::string shown = arguments.empty() ? "" : arguments.front() + " " + arguments.back();
+    EXPECT_EQ(result.exit_code, 2) << shown << result.err;
+    EXPECT_EQ(result.out, "") << shown;
+    EXPECT_NE(result.err, "") << shown;
+  }
+  const ProcessResult shape = Bench({"gemm", "--shape", "8,2112"});
+  EXPECT_EQ(shape.err.rfind("--shape: expected M,N,K as 8,2112,7168, ", 0), 0U) << shape.err;
+  EXPECT_NE(shape.err.find("found '8,2112'\n"), std::string::npos) << shape.err;
+  EXPECT_NE(Bench({"moe", "--like", "minicpm3"}).err.find("--like: expected a model with experts, found minicpm3\n"),
+            std::string::npos);
+}
+
+// Before anything is allocated: the machine's own memory would not hold it.
+TEST(Bench, RefusesWhatDoesNotFit) {
+  ExpectOneLine(Bench({"gemm", "--shape", "1,16,16", "--working-set", "900T"}), {"memory: 900.0 TiB", "--working-set"});
+  ExpectOneLine(Bench({"gemm", "--shape", "65536,16777216,16777216", "--working-set", "0"}),
+                {"memory:", "may be used"});
+  ExpectOneLine(Bench({"moe", "--working-set", "900T"}), {"memory: 900.0 TiB"});
+  ExpectOneLine(Bench({"peak", "--working-set", "900T"}), {"memory: 900.0 TiB"});
+  ExpectOneLine(Bench({"model", DemoDir(), "--context", "2000000000"}), {"--context", "positions"});
+  ExpectOneLine(Bench({"model", DemoDir() + "/absent"}), {"absent"});
+  for (const Isa isa : kIsas) {
+    if (DetectCpu().Has(isa)) continue;
+    ExpectOneLine(Bench({"gemm", "--kernels", IsaName(isa)}), {"kernels: expected one of", IsaName(isa)});
+  }
+}
+
+}  // namespace
+}  // namespace mla::testing
