@@ -2,8 +2,11 @@
 #if defined(__x86_64__) && !defined(MLA_SCALAR_ONLY)
 #include <immintrin.h>
 
+#define MLA_SIMD_AVX512
+#include "base/simd.h"
 #include "ops/f8_decode.h"
 #include "ops/kernels.h"
+#include "ops/silu.h"
 
 // x is rounded to bf16 and packed in pairs of k; a pair is broadcast against a panel's sixteen outputs.
 namespace mla::ops {
@@ -73,6 +76,16 @@ void StoreSum(const Block& k, int64_t r, int64_t panel, __m512 sum) {
   _mm512_mask_storeu_ps(y, mask, sum);
 }
 
+// Of panels `panel` and `panel` + 1.
+void StoreSwiglu(const Block& k, int64_t r, int64_t panel, __m512 gate, __m512 up) {
+  const GemmBlock& b = k.b;
+  const int64_t row = k.row + r;
+  const int64_t n = panel / 2 * 16;
+  const auto mask = static_cast<__mmask16>(n + 16 <= b.n ? 0xffff : (1U << (b.n - n)) - 1);
+  float* y = b.y + (b.y_rows != nullptr ? b.y_rows[row] : row) * b.ldy + n;
+  _mm512_mask_storeu_ps(y, mask, _mm512_mul_ps(Silu({gate}).v, up));
+}
+
 // Some panels' weights in bf16 over the block's pairs.
 struct Weights {
   const char* data;
@@ -112,7 +125,9 @@ void Tile(const Block& k, const Weights& w, int64_t r, int64_t p) {
   }
   for (int i = 0; i < R; ++i) {
     for (int j = 0; j < P; ++j) {
-      if (k.last) {
+      if (k.last && k.b.swiglu) {
+        if (j % 2 == 0) StoreSwiglu(k, r + i, k.panel + p + j, sum[i][j], sum[i][(j + 1) % P]);
+      } else if (k.last) {
         StoreSum(k, r + i, k.panel + p + j, sum[i][j]);
       } else {
         _mm512_store_ps(k.sums + ((p + j) * k.rows + r + i) * 16, sum[i][j]);
@@ -144,6 +159,7 @@ void RunBlock(const Block& k, int64_t panels) {
       Tile<1, kPanelsOneRow>(k, WeightsOf(k, p, kPanelsOneRow), 0, p);
   }
   for (; p + kPanels <= panels; p += kPanels) Panels<kPanels>(k, p);
+  for (; k.b.swiglu && p < panels; p += 2) Panels<2>(k, p);
   for (; p < panels; ++p) Panels<1>(k, p);
 }
 

@@ -19,7 +19,7 @@ struct PieceF8 {
 constexpr int64_t kPairsF8 = 256;
 constexpr int64_t kRowsF8 = 2048;
 constexpr int64_t kDecodedF8 = kPanelsOneRow * kPairsF8 * 64;
-static_assert(kPanelsOneRow >= kPanels && kDecodedF8 + kRowsF8 * kPanels * 64 <= kGemmScratch);
+static_assert(kPanelsOneRow >= kPanels && kDecodedF8 + kRowsF8 * (kPanels > 2 ? kPanels : 2) * 64 <= kGemmScratch);
 
 MLA_INLINE int64_t PanelBytesF8(const GemmBlock& b) {
   return (b.k + b.scale_block - 1) / b.scale_block * 64 + (b.k + 1) / 2 * 32;
@@ -42,12 +42,10 @@ void TileF8(const GemmBlock& b, const PieceF8& piece, int64_t row, int64_t panel
   decoded.k = piece.k;
   PanelsBf16::Run<R, P>(decoded, x, 0, sum);
   for (int r = 0; r < R; ++r) {
-    for (int p = 0; p < P; ++p) {
-      if (piece.last) {
-        StorePanel(b, YRow(b, row + r), panel + p, sum[r][p]);
-      } else {
-        Store(sums + (r * P + p) * kLanes, sum[r][p]);
-      }
+    if (piece.last) {
+      StoreRow<P>(b, row + r, panel, sum[r]);
+    } else {
+      for (int p = 0; p < P; ++p) Store(sums + (r * P + p) * kLanes, sum[r][p]);
     }
   }
 }
@@ -126,7 +124,7 @@ void RowF8(const GemmBlock& b, int64_t row, int64_t panel) {
     }
     for (; k < end; k += 2 * kPairsF8) DecodedF8<P>(b, x[0], panel, k, end, sum);
   }
-  for (int p = 0; p < P; ++p) StorePanel(b, YRow(b, row), panel + p, sum[0][p]);
+  StoreRow<P>(b, row, panel, sum[0]);
 }
 #endif
 
@@ -140,8 +138,15 @@ void GemmF8(const GemmBlock& b) {
     }
 #endif
     if (end - row == 1) {
-      for (; panel + kPanelsOneRow <= b.panel_end; panel += kPanelsOneRow)
+      for (; panel + kPanelsOneRow <= b.panel_end; panel += kPanelsOneRow) {
         PanelGroupF8<1, kPanelsOneRow>(b, row, end, panel);
+      }
+    }
+    if (b.swiglu) {
+      // Both panels of a pair meet in one tile.
+      constexpr int kPairRows = kPanels > 1 ? kRows : kRows / 2;
+      for (; panel < b.panel_end; panel += 2) PanelGroupF8<kPairRows, 2>(b, row, end, panel);
+      continue;
     }
     for (; panel + kPanels <= b.panel_end; panel += kPanels) PanelGroupF8<kRows, kPanels>(b, row, end, panel);
     for (; panel < b.panel_end; ++panel) PanelGroupF8<kRows, 1>(b, row, end, panel);

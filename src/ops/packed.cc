@@ -168,7 +168,7 @@ MatrixSource MatrixSource::Transposed() const {
 }
 
 void PackPanels(const MatrixSource& source, std::int64_t first_row, std::int64_t rows, const PackedMatrix& out,
-                std::int64_t panel_begin, std::int64_t panel_end) {
+                std::int64_t panel_begin, std::int64_t panel_end, std::int64_t panel_step) {
   MLA_CHECK_LE(first_row + rows, out.n);
   if (out.format == PackedFormat::kF8) {
     MLA_CHECK(source.dtype == DType::kF8E4M3 && source.column_stride == 1);
@@ -179,7 +179,7 @@ void PackPanels(const MatrixSource& source, std::int64_t first_row, std::int64_t
   for (std::int64_t n = std::max(first_row, panel_begin * kPanel); n < last;) {
     const std::int64_t lane = n % kPanel;
     const std::int64_t lanes = std::min(kPanel - lane, last - n);
-    std::byte* panel = out.data + n / kPanel * out.panel_bytes();
+    std::byte* panel = out.data + n / kPanel * panel_step * out.panel_bytes();
     switch (out.format) {
       case PackedFormat::kF32: PackLanes<float>(source, n - first_row, lane, lanes, out.k, panel); break;
       case PackedFormat::kBF16: PackLanes<Bf16Bits>(source, n - first_row, lane, lanes, out.k, panel); break;

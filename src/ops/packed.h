@@ -11,6 +11,9 @@
 //          weight is what kBF16 would hold: the product of code and scale rounded to fp32, then to bf16, to nearest
 //          even.
 // The layout depends on the format alone, never on the instruction set, so its size can be planned anywhere.
+//
+// A gate and an up projection [I, k] that are one product (GemmProblem::swiglu) are one matrix of SwigluRows(I)
+// outputs: panel 2p holds gate's outputs 16p .. 16p+15, panel 2p + 1 up's.
 #ifndef MLA_OPS_PACKED_H_
 #define MLA_OPS_PACKED_H_
 
@@ -46,6 +49,9 @@ constexpr std::int64_t PanelBytes(PackedFormat format, std::int64_t k, std::int6
 constexpr std::int64_t PackedBytes(PackedFormat format, std::int64_t n, std::int64_t k, std::int64_t scale_block = 0) {
   return Panels(n) * PanelBytes(format, k, scale_block);
 }
+
+// Outputs of a gate and an up projection of `width` each in one matrix, those past `width` counted.
+constexpr std::int64_t SwigluRows(std::int64_t width) { return 2 * kPanel * Panels(width); }
 
 // A packed matrix in memory that someone else owns.
 struct PackedMatrix {
@@ -92,11 +98,12 @@ struct MatrixSource {
 
 // Writes source rows [0, rows) to rows [first_row, first_row + rows) of `out`, touching panels [panel_begin, panel_end)
 // alone, so that workers can share a matrix and two sources can be stacked in one ([q_a; kv_a_proj_with_mqa]). What
-// lies past the rows written is left as it is: `out` starts zeroed. F32 and F16 to BF16 round to nearest even; fp8 is
-// its value times its scale, a product rounded to float, then as F32; the rest is exact. kF8 takes fp8 alone, whose
-// blocks are out.scale_block columns from the first on: codes are copied.
+// lies past the rows written is left as it is: `out` starts zeroed. `panel_step` apart are the panels of `out` that are
+// `out`'s own: 2 for one of the two projections of a SwiGLU, whose first panel out.data then is. F32 and F16 to BF16
+// round to nearest even; fp8 is its value times its scale, a product rounded to float, then as F32; the rest is exact.
+// kF8 takes fp8 alone, whose blocks are out.scale_block columns from the first on: codes are copied.
 void PackPanels(const MatrixSource& source, std::int64_t first_row, std::int64_t rows, const PackedMatrix& out,
-                std::int64_t panel_begin, std::int64_t panel_end);
+                std::int64_t panel_begin, std::int64_t panel_end, std::int64_t panel_step = 1);
 
 // Elements [0, columns) of a row, converted in the same way.
 void ReadRow(const MatrixSource& source, std::int64_t row, std::int64_t columns, float* out);

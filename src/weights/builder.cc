@@ -149,11 +149,13 @@ bool Builder::StaysFp8(std::initializer_list<Source> sources) const {
   });
 }
 
+ops::PackedMatrix Builder::FormatOf(std::initializer_list<Source> sources, std::int64_t k) const {
+  if (StaysFp8(sources)) return {ops::PackedFormat::kF8, 0, k, nullptr, config_.fp8->block_columns};
+  return {WideFormat(keep_), 0, k};
+}
+
 ops::PackedMatrix Builder::Product(std::initializer_list<Source> sources, std::int64_t k) {
-  if (StaysFp8(sources)) {
-    return Stacked(sources, {ops::PackedFormat::kF8, 0, k, nullptr, config_.fp8->block_columns});
-  }
-  return Stacked(sources, {WideFormat(keep_), 0, k});
+  return Stacked(sources, FormatOf(sources, k));
 }
 
 ops::PackedMatrix Builder::Matrix(const Source& source, std::int64_t k) {
@@ -175,12 +177,25 @@ ops::PackedMatrix Builder::Stacked(std::initializer_list<Source> sources, ops::P
   return matrix;
 }
 
+ops::PackedMatrix Builder::Swiglu(const std::string& gate, const std::string& up, std::int64_t width, std::int64_t k) {
+  ops::PackedMatrix matrix = FormatOf({{gate, width}, {up, width}}, k);
+  matrix.n = ops::SwigluRows(width);
+  matrix.data = carver_.Take<std::byte>(matrix.bytes());
+  ops::PackedMatrix part = matrix;
+  part.n = width;
+  for (const std::string& name : {gate, up}) {
+    if (Loads(name)) status_ = PackInto(part, Fetch(name), 0, width, 2);
+    part.data += matrix.panel_bytes();
+  }
+  return matrix;
+}
+
 Status Builder::PackInto(const ops::PackedMatrix& matrix, const io::Tensor& tensor, std::int64_t first_row,
-                         std::int64_t rows) {
+                         std::int64_t rows, std::int64_t panel_step) {
   MLA_ASSIGN_OR_RETURN(const ops::MatrixSource source, SourceOf(tensor, matrix.k));
   std::atomic<bool> nan = false;
   ForRows(tensor, first_row, rows, matrix.n, [&](std::int64_t begin, std::int64_t end) {
-    ops::PackPanels(source, first_row, rows, matrix, begin / ops::kPanel, ops::Panels(end));
+    ops::PackPanels(source, first_row, rows, matrix, begin / ops::kPanel, ops::Panels(end), panel_step);
     // After the packing, while the rows are in cache.
     if (HasNan(source, begin - first_row, end - first_row, matrix.k)) nan = true;
   });

@@ -49,6 +49,8 @@ class Builder {
   // A matrix that is never in fp8, in the kept dtype or in `format`.
   ops::PackedMatrix Matrix(const Source& source, std::int64_t k);
   ops::PackedMatrix Matrix(const Source& source, std::int64_t k, ops::PackedFormat format);
+  // A gate and an up projection [width, k] as one matrix for ops::GemmProblem::swiglu, kept as Product's.
+  ops::PackedMatrix Swiglu(const std::string& gate, const std::string& up, std::int64_t width, std::int64_t k);
   // kv_b_proj, in buffers of its own.
   std::optional<KvBWeights> KvB(const std::string& name, const MlaDims& dims);
 
@@ -65,8 +67,11 @@ class Builder {
   const io::Tensor& Fetch(const std::string& name) const;
   // A tensor of so many columns as products read it. Fails on scales of fp8 that can't be used.
   Result<ops::MatrixSource> SourceOf(const io::Tensor& tensor, std::int64_t columns);
-  // Packs a tensor's rows from row `first_row` of the matrix on.
-  Status PackInto(const ops::PackedMatrix& matrix, const io::Tensor& tensor, std::int64_t first_row, std::int64_t rows);
+  // An empty matrix as these are kept.
+  ops::PackedMatrix FormatOf(std::initializer_list<Source> sources, std::int64_t k) const;
+  // Packs a tensor's rows from row `first_row` of the matrix on. panel_step as in ops::PackPanels.
+  Status PackInto(const ops::PackedMatrix& matrix, const io::Tensor& tensor, std::int64_t first_row, std::int64_t rows,
+                  std::int64_t panel_step = 1);
   // Runs work(begin, end) for blocks of [first, first + rows), which begin at multiples of 64, by all workers: the rows
   // of a tensor in their place among `whole` rows. In pieces, with progress after each. A block's pages come from the
   // memory of the node that reads it (ops::FirstPanelOf), by whichever worker packs it.
