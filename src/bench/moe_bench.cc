@@ -16,7 +16,7 @@ namespace {
 
 // Matrices of an MLP, without memory.
 weights::Mlp Shape(const WeightFormat& format, std::int64_t hidden, std::int64_t intermediate) {
-  return {intermediate, ShapeOf(format, 2 * intermediate, hidden), ShapeOf(format, hidden, intermediate)};
+  return {intermediate, ShapeOf(format, ops::SwigluRows(intermediate), hidden), ShapeOf(format, hidden, intermediate)};
 }
 
 std::int64_t Bytes(const weights::Mlp& mlp) { return mlp.gate_up.bytes() + mlp.down.bytes(); }
@@ -66,7 +66,7 @@ void MoeBench::Place(int workers, Carver* carver) {
   if (shared > 0) PlaceMlp(&moe.shared.emplace(Shape(plan_.format, hidden, shared)), carver);
   weight_bytes_ = carver->used() - begin;
   other_ = carver->Take<std::byte>(plan_.working_set);
-  const std::int64_t widest = 2 * std::max(m.moe_intermediate_size, shared);
+  const std::int64_t widest = ops::SwigluRows(std::max(m.moe_intermediate_size, shared));
   source_ = carver->Take<std::byte>(
       std::max({SourceBytes(RouterFormat(), m.n_routed_experts, hidden), SourceBytes(plan_.format, widest, hidden),
                 SourceBytes(plan_.format, hidden, widest / 2)}));

@@ -5,20 +5,23 @@
 namespace mla::layers {
 namespace {
 
-// One row: norms the latent, rotates k_pe and every head's q_pe, stores the cache row. The rounded row is what
-// attention reads, for this token too.
+// One row of the cache: norms the latent, rotates k_pe, stores both. The rounded row is what attention reads, for this
+// token too.
 void StoreRow(const MlaContext& context, const weights::Attention& a, const CacheLayerView& cache, const Batch& batch,
-              std::int64_t row, float* kv_a, float* q) {
+              std::int64_t row, float* kv_a) {
   const contract::ModelConfig& c = context.config;
-  const std::int64_t position = batch.positions[static_cast<std::size_t>(row)];
-  float* latent = kv_a;
   float* k_pe = kv_a + c.kv_lora_rank;
-  context.kernels.rms_norm(latent, a.kv_a_norm, static_cast<float>(c.latent_norm_eps), latent, c.kv_lora_rank);
-  context.rope.Rotate(k_pe, position);
-  WriteCacheRow(cache, batch.slots[static_cast<std::size_t>(row)], latent, k_pe);
+  context.kernels.rms_norm(kv_a, a.kv_a_norm, static_cast<float>(c.latent_norm_eps), kv_a, c.kv_lora_rank);
+  context.rope.Rotate(k_pe, batch.positions[static_cast<std::size_t>(row)]);
+  WriteCacheRow(cache, batch.slots[static_cast<std::size_t>(row)], kv_a, k_pe);
+}
+
+// Every head's q_pe of a row.
+void RotateQueries(const MlaContext& context, const Batch& batch, std::int64_t row, float* q) {
+  const contract::ModelConfig& c = context.config;
   const std::int64_t q_head = c.qk_nope_head_dim + c.qk_rope_head_dim;
   for (std::int64_t head = 0; head < c.num_attention_heads; ++head) {
-    context.rope.Rotate(q + head * q_head + c.qk_nope_head_dim, position);
+    context.rope.Rotate(q + head * q_head + c.qk_nope_head_dim, batch.positions[static_cast<std::size_t>(row)]);
   }
 }
 
@@ -39,24 +42,24 @@ void ProjectAndStore(const MlaContext& context, const weights::Layer& layer, con
     context.kernels.rms_norm(ws.x + row * hidden, layer.input_norm, static_cast<float>(c.rms_norm_eps),
                              ws.normed + row * hidden, hidden);
   });
-  ops::Gemm(context.gemm(),
-            ops::GemmProblem{ws.normed, hidden, ws.q_a_kv_a, a_width, rows, a.q_a_kv_a});
+  ops::Gemm(context.gemm(), ops::GemmProblem{ws.normed, hidden, ws.q_a_kv_a, a_width, rows, a.q_a_kv_a});
 
   // Without q_lora_rank the queries lie beside the latent already; they move to q so that both cases go on alike.
   ParallelFor(context.executor, rows, [&](std::int64_t row, int /*worker*/) {
     float* q_a = ws.q_a_kv_a + row * a_width;
+    float* q = ws.q + row * q_width;
+    StoreRow(context, a, cache, batch, row, q_a + q_in);
     if (c.q_lora_rank) {
       context.kernels.rms_norm(q_a, a.q_a_norm, static_cast<float>(c.latent_norm_eps), q_a, q_in);
     } else {
-      std::copy_n(q_a, q_width, ws.q + row * q_width);
+      std::copy_n(q_a, q_width, q);
+      RotateQueries(context, batch, row, q);
     }
   });
-  if (c.q_lora_rank) {
-    ops::Gemm(context.gemm(), ops::GemmProblem{ws.q_a_kv_a, a_width, ws.q, q_width, rows, a.q_b});
-  }
-  ParallelFor(context.executor, rows, [&](std::int64_t row, int /*worker*/) {
-    StoreRow(context, a, cache, batch, row, ws.q_a_kv_a + row * a_width + q_in, ws.q + row * q_width);
-  });
+  if (!c.q_lora_rank) return;
+  ops::Gemm(context.gemm(), ops::GemmProblem{ws.q_a_kv_a, a_width, ws.q, q_width, rows, a.q_b});
+  ParallelFor(context.executor, rows,
+              [&](std::int64_t row, int /*worker*/) { RotateQueries(context, batch, row, ws.q + row * q_width); });
 }
 
 void Attend(const MlaContext& context, const weights::Layer& layer, const CacheLayerView& cache, const Batch& batch) {

@@ -9,21 +9,32 @@
 namespace mla::layers {
 namespace {
 
-// x += residual_scale * down(silu(gate(normed)) * up(normed)), over all rows.
-void RunDense(const MlpContext& context, const weights::Mlp& mlp, std::int64_t rows) {
-  const Workspace& ws = context.ws;
-  const std::int64_t hidden = context.config.hidden_size;
+// The two products of an MLP over `rows` rows of normed: silu(gate) * up to `activated` [rows, I], then down of it. The
+// caller says which rows, and where down's go.
+ops::GemmProblem FirstProduct(const MlpContext& context, const weights::Mlp& mlp, std::int64_t rows, float* activated) {
   const std::int64_t i = mlp.intermediate_size;
-  ops::Gemm(context.gemm(),
-            ops::GemmProblem{ws.normed, hidden, ws.gate_up, 2 * i, rows, mlp.gate_up});
-  ParallelFor(context.executor, rows, [&](std::int64_t row, int /*worker*/) {
-    float* gate = ws.gate_up + row * 2 * i;
-    context.kernels.silu_mul(gate, gate + i, gate, i);
-  });
-  ops::GemmProblem down{ws.gate_up, 2 * i, ws.x, hidden, rows, mlp.down};
-  down.add = true;
-  down.scale = static_cast<float>(context.config.residual_scale);
-  ops::Gemm(context.gemm(), down);
+  ops::GemmProblem p{context.ws.normed, context.config.hidden_size, activated, i, rows, mlp.gate_up};
+  p.swiglu = i;
+  return p;
+}
+
+ops::GemmProblem SecondProduct(const MlpContext& context, const weights::Mlp& mlp, std::int64_t rows,
+                               const float* activated, float* out) {
+  return {activated, mlp.intermediate_size, out, context.config.hidden_size, rows, mlp.down};
+}
+
+// x += residual_scale * down(silu(gate(normed)) * up(normed)): the second half.
+ops::GemmProblem AddedToResidual(const MlpContext& context, const weights::Mlp& mlp, std::int64_t rows,
+                                 const float* activated) {
+  ops::GemmProblem p = SecondProduct(context, mlp, rows, activated, context.ws.x);
+  p.add = true;
+  p.scale = static_cast<float>(context.config.residual_scale);
+  return p;
+}
+
+void RunDense(const MlpContext& context, const weights::Mlp& mlp, std::int64_t rows) {
+  ops::Gemm(context.gemm(), FirstProduct(context, mlp, rows, context.ws.activated));
+  ops::Gemm(context.gemm(), AddedToResidual(context, mlp, rows, context.ws.activated));
 }
 
 ops::TopK MethodOf(contract::TopkMethod method) {
@@ -76,38 +87,36 @@ void Route(const MlpContext& context, const weights::Moe& moe, std::int64_t laye
   ws.expert_begin[0] = 0;
 }
 
-// The chosen experts' results, each (token, slot) to its own row of slot_out. Every expert's weights are read once.
+// The shared experts' result onto x; the chosen experts', each (token, slot) to its own row of slot_out. Every expert's
+// weights are read once. All MLPs go side by side, so that workers meet twice, whatever the number of experts.
 void RunExperts(const MlpContext& context, const weights::Moe& moe, std::int64_t rows) {
   const Workspace& ws = context.ws;
-  const contract::MoeConfig& m = *context.config.moe;
-  const std::int64_t hidden = context.config.hidden_size;
-  const std::int64_t i = m.moe_intermediate_size;
-  std::size_t products = 0;
-  for (std::int64_t e = 0; e < m.n_routed_experts; ++e) {
-    const std::int64_t begin = ws.expert_begin[e];
-    const std::int64_t count = ws.expert_begin[e + 1] - begin;
-    if (count == 0) continue;
-    ops::GemmProblem& p = ws.products[products++];
-    p = ops::GemmProblem{ws.normed, hidden, ws.gate_up + begin * 2 * i,
-                         2 * i,     count,  moe.experts[static_cast<std::size_t>(e)].gate_up};
+  const std::int64_t width = context.config.moe->moe_intermediate_size;
+  const std::int64_t shared_width = moe.shared ? moe.shared->intermediate_size : 0;
+  float* activated = ws.activated + rows * shared_width;  // the shared experts' rows come first
+  const auto experts = [&](std::size_t products, const auto& product_of) {
+    for (std::int64_t e = 0; e < context.config.moe->n_routed_experts; ++e) {
+      const std::int64_t begin = ws.expert_begin[e];
+      const std::int64_t count = ws.expert_begin[e + 1] - begin;
+      if (count == 0) continue;
+      ws.products[products++] =
+          product_of(moe.experts[static_cast<std::size_t>(e)], begin, count, activated + begin * width);
+    }
+    ops::Gemm(context.gemm(), std::span<const ops::GemmProblem>(ws.products, products));
+  };
+  const std::size_t first = moe.shared ? 1 : 0;
+  if (moe.shared) ws.products[0] = FirstProduct(context, *moe.shared, rows, ws.activated);
+  experts(first, [&](const weights::Mlp& mlp, std::int64_t begin, std::int64_t count, float* out) {
+    ops::GemmProblem p = FirstProduct(context, mlp, count, out);
     p.x_rows = ws.sorted_token + begin;
-  }
-  ops::Gemm(context.gemm(), std::span<const ops::GemmProblem>(ws.products, products));
-  ParallelFor(context.executor, rows * m.num_experts_per_tok, [&](std::int64_t row, int /*worker*/) {
-    float* gate = ws.gate_up + row * 2 * i;
-    context.kernels.silu_mul(gate, gate + i, gate, i);
+    return p;
   });
-  products = 0;
-  for (std::int64_t e = 0; e < m.n_routed_experts; ++e) {
-    const std::int64_t begin = ws.expert_begin[e];
-    const std::int64_t count = ws.expert_begin[e + 1] - begin;
-    if (count == 0) continue;
-    ops::GemmProblem& p = ws.products[products++];
-    p = ops::GemmProblem{
-        ws.gate_up + begin * 2 * i, 2 * i, ws.slot_out, hidden, count, moe.experts[static_cast<std::size_t>(e)].down};
+  if (moe.shared) ws.products[0] = AddedToResidual(context, *moe.shared, rows, ws.activated);
+  experts(first, [&](const weights::Mlp& mlp, std::int64_t begin, std::int64_t count, const float* in) {
+    ops::GemmProblem p = SecondProduct(context, mlp, count, in, ws.slot_out);
     p.y_rows = ws.sorted_slot + begin;
-  }
-  ops::Gemm(context.gemm(), std::span<const ops::GemmProblem>(ws.products, products));
+    return p;
+  });
 }
 
 void RunMoe(const MlpContext& context, const weights::Moe& moe, std::int64_t layer, const Batch& batch) {
@@ -117,7 +126,6 @@ void RunMoe(const MlpContext& context, const weights::Moe& moe, std::int64_t lay
   const std::int64_t rows = batch.rows();
   Route(context, moe, layer, batch);
   RunExperts(context, moe, rows);
-  if (moe.shared) RunDense(context, *moe.shared, rows);
   const auto scale = static_cast<float>(context.config.residual_scale);
   ParallelFor(context.executor, rows, [&](std::int64_t row, int /*worker*/) {
     for (std::int64_t slot = row * k; slot < (row + 1) * k; ++slot) {

@@ -8,7 +8,8 @@ namespace mla::layers {
 
 namespace {
 
-// Of the product with the largest input; the experts of a step have one together, each rounded up to whole tiles.
+// Of the product with the largest input; the experts of a step, shared ones too, have theirs side by side, each rounded
+// up to whole tiles.
 std::int64_t InputBytes(const contract::ModelConfig& c, std::int64_t rows) {
   const std::int64_t widest =
       std::max({c.hidden_size, c.q_lora_rank.value_or(0), c.intermediate_size, c.num_attention_heads * c.v_head_dim});
@@ -17,8 +18,11 @@ std::int64_t InputBytes(const contract::ModelConfig& c, std::int64_t rows) {
     const contract::MoeConfig& m = *c.moe;
     const std::int64_t chosen = rows * m.num_experts_per_tok;
     const std::int64_t padded = chosen + std::min(chosen, m.n_routed_experts) * (ops::kPackRows - 1);
-    bytes = std::max({bytes, ops::PackedInputBytes(padded, std::max(c.hidden_size, m.moe_intermediate_size)),
-                      ops::PackedInputBytes(rows, m.moe_intermediate_size * m.n_shared_experts)});
+    const std::int64_t shared = m.n_shared_experts > 0 ? rows : 0;
+    bytes =
+        std::max({bytes, ops::PackedInputBytes(padded, c.hidden_size) + ops::PackedInputBytes(shared, c.hidden_size),
+                  ops::PackedInputBytes(padded, m.moe_intermediate_size) +
+                      ops::PackedInputBytes(shared, m.moe_intermediate_size * m.n_shared_experts)});
   }
   return bytes;
 }
@@ -34,11 +38,11 @@ void PlaceWorkspace(const contract::ModelConfig& config, const StepLimits& limit
       carver->Take<float>(t * (config.q_lora_rank.value_or(q_width) + config.kv_lora_rank + config.qk_rope_head_dim));
   out->q = carver->Take<float>(t * q_width);
   out->attended = carver->Take<float>(t * config.num_attention_heads * config.v_head_dim);
-  std::int64_t gate_up = 2 * config.intermediate_size;
+  std::int64_t activated = config.intermediate_size;
   if (config.moe) {
     const contract::MoeConfig& m = *config.moe;
     const std::int64_t k = m.num_experts_per_tok;
-    gate_up = std::max({gate_up, k * 2 * m.moe_intermediate_size, 2 * m.moe_intermediate_size * m.n_shared_experts});
+    activated = std::max(activated, (k + m.n_shared_experts) * m.moe_intermediate_size);
     out->slot_out = carver->Take<float>(t * k * config.hidden_size);
     out->router_logits = carver->Take<float>(t * m.n_routed_experts);
     out->router_scratch = carver->Take<float>(limits.workers * ops::RouteScratch(m.n_routed_experts, m.n_group));
@@ -49,7 +53,7 @@ void PlaceWorkspace(const contract::ModelConfig& config, const StepLimits& limit
     out->expert_begin = carver->Take<std::int32_t>(m.n_routed_experts + 1);
     out->products = carver->Take<ops::GemmProblem>(m.n_routed_experts + 1);
   }
-  out->gate_up = carver->Take<float>(t * gate_up);
+  out->activated = carver->Take<float>(t * activated);
   out->gemm_scratch = carver->Take<std::byte>(limits.workers * ops::kGemmScratch);
   out->gemm_input_bytes = InputBytes(config, t);
   out->gemm_inputs = carver->Take<std::byte>(out->gemm_input_bytes);

@@ -40,7 +40,7 @@ struct Workspace {
   float* q_a_kv_a = nullptr;             // [T, Q + R + P], or [T, H (N+P) + R + P]
   float* q = nullptr;                    // [T, H (N+P)]
   float* attended = nullptr;             // [T, H V]
-  float* gate_up = nullptr;              // [max(T * 2 I, T * K * 2 I_moe)]
+  float* activated = nullptr;            // [T * max(I, (K + shared experts) * I_moe)]: silu(gate) * up
   float* slot_out = nullptr;             // [T * K, hidden]: one row for each (token, chosen expert)
   float* router_logits = nullptr;        // [T, E]
   float* router_scratch = nullptr;       // [RouteScratch] a worker
@@ -51,7 +51,7 @@ struct Workspace {
   std::int32_t* expert_begin = nullptr;  // [E + 1] where each expert's group begins
   ops::GemmProblem* products = nullptr;  // [E + 1]
   std::byte* gemm_scratch = nullptr;     // ops::kGemmScratch a worker
-  std::byte* gemm_inputs = nullptr;      // packed inputs of the largest product, or of all experts'
+  std::byte* gemm_inputs = nullptr;      // packed inputs of the largest product, or of all experts together
   std::int64_t gemm_input_bytes = 0;
 
   ops::GemmContext Gemm(Executor& executor, const ops::OpKernels& kernels) const {

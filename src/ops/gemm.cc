@@ -53,7 +53,10 @@ struct Cut {
   std::int64_t TaskPanels(const GemmProblem& p) const {
     const std::int64_t all = Panels(p.w.n);
     const auto panels = static_cast<std::int64_t>(std::min(static_cast<double>(all), task_cost / PanelCost(p)));
-    if (panels <= kPanelGroup / 2) return std::max<std::int64_t>(1, SplitsRows(p) ? kPanelGroup : panels);
+    if (panels <= kPanelGroup / 2) {
+      const std::int64_t few = std::max<std::int64_t>(1, SplitsRows(p) ? kPanelGroup : panels);
+      return p.swiglu > 0 ? (few + 1) / 2 * 2 : few;  // pairs of panels stay together
+    }
     return (panels + kPanelGroup - 1) / kPanelGroup * kPanelGroup;
   }
   bool SplitsRows(const GemmProblem& p) const {
@@ -122,10 +125,11 @@ GemmBlock BlockOf(const GemmProblem& p, std::byte* packed) {
   block.m = p.m;
   block.packed_x = packed;
   block.panels = p.w.data;
-  block.n = p.w.n;
+  block.n = p.swiglu > 0 ? p.swiglu : p.w.n;
   block.k = p.w.k;
   block.add = p.add;
   block.scale = p.scale;
+  block.swiglu = p.swiglu > 0;
   return block;
 }
 
@@ -175,6 +179,7 @@ void Gemm(const GemmContext& context, std::span<const GemmProblem> problems) {
   double work = 0;
   double cost = 0;
   for (const GemmProblem& p : problems) {
+    MLA_DCHECK(p.swiglu == 0 || (p.w.n == SwigluRows(p.swiglu) && !p.add && p.scale == 1));
     work += static_cast<double>(p.m) * static_cast<double>(p.w.n) * static_cast<double>(p.w.k);
     if (p.m > 0) cost += PanelCost(p) * static_cast<double>(Panels(p.w.n));
   }

@@ -28,6 +28,9 @@ struct GemmProblem {
   float scale = 1;                       // of each whole sum; 1 changes no bit
   const std::int32_t* x_rows = nullptr;  // [m]: row r of x is x_rows[r]
   const std::int32_t* y_rows = nullptr;  // [m]: row r of y is y_rows[r]; no row twice
+  // Above 0: W's panels are a gate's and an up projection's in turn, of so many outputs each (SwigluRows), and y
+  // [m, swiglu] = silu(x gate^T) * (x up^T). Neither add nor scale then.
+  std::int64_t swiglu = 0;
 };
 
 // Who computes, and where.

@@ -25,8 +25,11 @@ struct GemmBlock {
   int64_t row_end;
   int64_t panel_begin;  // panels [panel_begin, panel_end)
   int64_t panel_end;
-  bool add;       // y += instead of y =, after the whole sum over k
-  float scale;    // of the whole sum, rounded on its own
+  bool add;     // y += instead of y =, after the whole sum over k
+  float scale;  // of the whole sum, rounded on its own
+  // Panels 2p and 2p + 1 hold outputs 16p .. 16p+15 of a gate and of an up projection, and y = silu(gate) * up: the
+  // bits of silu_mul over both sums. panel_begin and panel_end are even; no add, scale 1.
+  bool swiglu;
   void* scratch;  // kGemmScratch bytes of the calling worker, 64-byte aligned
 };
 

@@ -1,5 +1,6 @@
 // The kernels, over simd::V16. Included by one kernels_ISA.cc for each instruction set, which defines MLA_SIMD_*, the
 // block sizes kRows x kPanels of the product's inner loop, and the table's name.
+#include "ops/silu.h"
 
 namespace mla::ops {
 namespace {
@@ -20,6 +21,16 @@ MLA_INLINE void StorePanel(const GemmBlock& b, float* y, int64_t panel, V16 sum)
   float t[kLanes];
   Store(t, sum);
   for (int64_t i = n; i < b.n; ++i) y[i] = b.add ? y[i] + t[i - n] : t[i - n];
+}
+
+// Writes silu(gate) * up of panels `panel` and `panel` + 1, or those outputs that exist.
+MLA_INLINE void StoreSwiglu(const GemmBlock& b, float* y, int64_t panel, V16 gate, V16 up) {
+  const int64_t n = panel / 2 * kLanes;
+  const V16 product = Mul(Silu(gate), up);
+  if (n + kLanes <= b.n) return Store(y + n, product);
+  float t[kLanes];
+  Store(t, product);
+  for (int64_t i = n; i < b.n; ++i) y[i] = t[i - n];
 }
 
 struct PanelsF32 {
@@ -76,7 +87,11 @@ void Tile(const GemmBlock& b, int64_t row, int64_t panel) {
   Format::template Run<R, P>(b, x, panel, sum);
   for (int r = 0; r < R; ++r) {
     float* y = YRow(b, row + r);
-    for (int p = 0; p < P; ++p) StorePanel(b, y, panel + p, sum[r][p]);
+    if (P % 2 == 0 && b.swiglu) {
+      for (int p = 0; p < P; p += 2) StoreSwiglu(b, y, panel + p, sum[r][p], sum[r][p + 1]);
+    } else {
+      for (int p = 0; p < P; ++p) StorePanel(b, y, panel + p, sum[r][p]);
+    }
   }
 }
 
@@ -89,11 +104,11 @@ void TailRows(const GemmBlock& b, int64_t row, int64_t panel, int64_t rows) {
   }
 }
 
-template <class Format, int P>
+template <class Format, int P, int R = kRows>
 void PanelGroup(const GemmBlock& b, int64_t panel) {
   int64_t row = b.row_begin;
-  for (; row + kRows <= b.row_end; row += kRows) Tile<Format, kRows, P>(b, row, panel);
-  TailRows<Format, kRows - 1, P>(b, row, panel, b.row_end - row);
+  for (; row + R <= b.row_end; row += R) Tile<Format, R, P>(b, row, panel);
+  TailRows<Format, R - 1, P>(b, row, panel, b.row_end - row);
 }
 
 // Panels outside, rows inside: a group of panels stays in cache while all rows pass it.
@@ -105,6 +120,15 @@ void Gemm(const GemmBlock& b) {
     for (; panel + kPanelsOneRow <= b.panel_end; panel += kPanelsOneRow) {
       Tile<Format, 1, kPanelsOneRow>(b, b.row_begin, panel);
     }
+  }
+  if (b.swiglu) {
+    // Both panels of a pair meet in one tile.
+    constexpr int kPairRows = kPanels > 1 ? kRows : kRows / 2;
+    if (kPanels > 2) {
+      for (; panel + kPanels <= b.panel_end; panel += kPanels) PanelGroup<Format, kPanels>(b, panel);
+    }
+    for (; panel < b.panel_end; panel += 2) PanelGroup<Format, 2, kPairRows>(b, panel);
+    return;
   }
   for (; panel + kPanels <= b.panel_end; panel += kPanels) PanelGroup<Format, kPanels>(b, panel);
   for (; panel < b.panel_end; ++panel) PanelGroup<Format, 1>(b, panel);
@@ -120,13 +144,6 @@ void RmsNorm(const float* x, const float* weight, float eps, float* y, int64_t n
   const V16 s = Set1(scale);
   for (i = 0; i + kLanes <= n; i += kLanes) Store(y + i, Mul(Mul(Load(x + i), s), Load(weight + i)));
   for (; i < n; ++i) y[i] = x[i] * scale * weight[i];
-}
-
-MLA_INLINE V16 Silu(V16 x) {
-  // The clamp keeps e^-x finite; past -88 |silu| is below 1e-36 and counts as 0 (x over the clamped e would grow
-  // again).
-  const V16 e = Exp(Min(Set1(88.0F), Sub(Zero(), x)));
-  return ZeroWhereLess(x, Set1(-88.0F), Div(x, Add(Set1(1.0F), e)));
 }
 
 void SiluMul(const float* gate, const float* up, float* y, int64_t n) {

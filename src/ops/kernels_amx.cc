@@ -3,7 +3,10 @@
 #include <immintrin.h>
 #include <string.h>
 
+#define MLA_SIMD_AVX512
+#include "base/simd.h"
 #include "ops/kernels.h"
+#include "ops/silu.h"
 
 // A packed panel is a column of B tiles as it stands: 16 pairs of k by 16 outputs are 1 KiB in a row. x is rounded to
 // bf16 and packed into A tiles of 16 rows by 32 of k, in blocks that stay in the second cache (2 MiB) while the weights
@@ -110,6 +113,20 @@ void StoreTile(const Block& k, const float* sum, int64_t tile, int64_t panel) {
   }
 }
 
+// Tiles of sums of panels `panel` and `panel` + 1 to y.
+void StoreSwiglu(const Block& k, const float* gate, const float* up, int64_t tile, int64_t panel) {
+  const GemmBlock& b = k.b;
+  const int64_t n = panel / 2 * 16;
+  const auto mask = static_cast<__mmask16>(n + 16 <= b.n ? 0xffff : (1U << (b.n - n)) - 1);
+  const int64_t rows = Min(kTileRows, k.rows - tile * kTileRows);
+  for (int64_t r = 0; r < rows; ++r) {
+    const int64_t row = k.row + tile * kTileRows + r;
+    float* y = b.y + (b.y_rows != nullptr ? b.y_rows[row] : row) * b.ldy + n;
+    const __m512 silu = Silu({_mm512_load_ps(gate + r * 16)}).v;
+    _mm512_mask_storeu_ps(y, mask, _mm512_mul_ps(silu, _mm512_load_ps(up + r * 16)));
+  }
+}
+
 // Asks for memory ahead of its use, a little a step: what is at work now leaves the way to memory idle.
 struct Ahead {
   const char* at;
@@ -195,6 +212,10 @@ void Tiles(const Block& k, int64_t tile, int64_t p) {
 #define MLA_KEEP(I, r, c) _tile_stored(I, k.sum(p + (c), tile + (r)), 64)
   MLA_EACH_SUM(MLA_KEEP);
   if (!k.last) return;
+  if (P > 1 && k.b.swiglu) {
+    for (int r = 0; r < R; ++r) StoreSwiglu(k, k.sum(p, tile + r), k.sum(p + 1, tile + r), tile + r, k.panel + p);
+    return;
+  }
   for (int c = 0; c < P; ++c) {
     for (int r = 0; r < R; ++r) StoreTile(k, k.sum(p + c, tile + r), tile + r, k.panel + p + c);
   }

@@ -2,7 +2,10 @@
 #if defined(__x86_64__) && !defined(MLA_SCALAR_ONLY)
 #include <immintrin.h>
 
+#define MLA_SIMD_AVX512
+#include "base/simd.h"
 #include "ops/kernels.h"
+#include "ops/silu.h"
 
 // x is rounded to bf16 and packed in pairs of k; a pair is broadcast against a panel's sixteen outputs.
 namespace mla::ops {
@@ -69,6 +72,16 @@ void StoreSum(const Block& k, int64_t r, int64_t panel, __m512 sum) {
   _mm512_mask_storeu_ps(y, mask, sum);
 }
 
+// Of panels `panel` and `panel` + 1.
+void StoreSwiglu(const Block& k, int64_t r, int64_t panel, __m512 gate, __m512 up) {
+  const GemmBlock& b = k.b;
+  const int64_t row = k.row + r;
+  const int64_t n = panel / 2 * 16;
+  const auto mask = static_cast<__mmask16>(n + 16 <= b.n ? 0xffff : (1U << (b.n - n)) - 1);
+  float* y = b.y + (b.y_rows != nullptr ? b.y_rows[row] : row) * b.ldy + n;
+  _mm512_mask_storeu_ps(y, mask, _mm512_mul_ps(Silu({gate}).v, up));
+}
+
 // R rows from r by P panels from p over the block's pairs.
 template <int R, int P>
 void Tile(const Block& k, int64_t r, int64_t p) {
@@ -91,7 +104,9 @@ void Tile(const Block& k, int64_t r, int64_t p) {
   }
   for (int i = 0; i < R; ++i) {
     for (int j = 0; j < P; ++j) {
-      if (k.last) {
+      if (k.last && k.b.swiglu) {
+        if (j % 2 == 0) StoreSwiglu(k, r + i, k.panel + p + j, sum[i][j], sum[i][(j + 1) % P]);
+      } else if (k.last) {
         StoreSum(k, r + i, k.panel + p + j, sum[i][j]);
       } else {
         _mm512_store_ps(k.sums + ((p + j) * k.rows + r + i) * 16, sum[i][j]);
@@ -121,6 +136,7 @@ void RunBlock(const Block& k, int64_t panels) {
     for (; p + kPanelsOneRow <= panels; p += kPanelsOneRow) Tile<1, kPanelsOneRow>(k, 0, p);
   }
   for (; p + kPanels <= panels; p += kPanels) Panels<kPanels>(k, p);
+  for (; k.b.swiglu && p < panels; p += 2) Panels<2>(k, p);
   for (; p < panels; ++p) Panels<1>(k, p);
 }
 

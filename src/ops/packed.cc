@@ -140,13 +140,13 @@ MatrixSource MatrixSource::Transposed() const {
 }
 
 void PackPanels(const MatrixSource& source, std::int64_t first_row, std::int64_t rows, const PackedMatrix& out,
-                std::int64_t panel_begin, std::int64_t panel_end) {
+                std::int64_t panel_begin, std::int64_t panel_end, std::int64_t panel_step) {
   MLA_CHECK_LE(first_row + rows, out.n);
   const std::int64_t last = std::min(first_row + rows, panel_end * kPanel);
   for (std::int64_t n = std::max(first_row, panel_begin * kPanel); n < last;) {
     const std::int64_t lane = n % kPanel;
     const std::int64_t lanes = std::min(kPanel - lane, last - n);
-    std::byte* panel = out.data + n / kPanel * PanelBytes(out.format, out.k);
+    std::byte* panel = out.data + n / kPanel * panel_step * PanelBytes(out.format, out.k);
     if (out.format == PackedFormat::kF32) {
       PackLanes<float>(source, n - first_row, lane, lanes, out.k, panel);
     } else {

@@ -6,6 +6,9 @@
 //   kBF16: [ceil(n/16)][ceil(k/2)][16][2] bf16: pairs of neighbouring k side by side, as the dot-product instructions
 //          want them; an odd k is filled with zero
 // The layout depends on the format alone, never on the instruction set, so its size can be planned anywhere.
+//
+// A gate and an up projection [I, k] that are one product (GemmProblem::swiglu) are one matrix of SwigluRows(I)
+// outputs: panel 2p holds gate's outputs 16p .. 16p+15, panel 2p + 1 up's.
 #ifndef MLA_OPS_PACKED_H_
 #define MLA_OPS_PACKED_H_
 
@@ -30,6 +33,9 @@ constexpr std::int64_t PanelBytes(PackedFormat format, std::int64_t k) {
 constexpr std::int64_t PackedBytes(PackedFormat format, std::int64_t n, std::int64_t k) {
   return Panels(n) * PanelBytes(format, k);
 }
+
+// Outputs of a gate and an up projection of `width` each in one matrix, those past `width` counted.
+constexpr std::int64_t SwigluRows(std::int64_t width) { return 2 * kPanel * Panels(width); }
 
 // A packed matrix in memory that someone else owns.
 struct PackedMatrix {
@@ -74,10 +80,11 @@ struct MatrixSource {
 
 // Writes source rows [0, rows) to rows [first_row, first_row + rows) of `out`, touching panels [panel_begin, panel_end)
 // alone, so that workers can share a matrix and two sources can be stacked in one ([q_a; kv_a_proj_with_mqa]). What
-// lies past the rows written is left as it is: `out` starts zeroed. F32 and F16 to BF16 round to nearest even; fp8 is
-// its value times its scale, a product rounded to float, then as F32; the rest is exact.
+// lies past the rows written is left as it is: `out` starts zeroed. `panel_step` apart are the panels of `out` that are
+// `out`'s own: 2 for one of the two projections of a SwiGLU, whose first panel out.data then is. F32 and F16 to BF16
+// round to nearest even; fp8 is its value times its scale, a product rounded to float, then as F32; the rest is exact.
 void PackPanels(const MatrixSource& source, std::int64_t first_row, std::int64_t rows, const PackedMatrix& out,
-                std::int64_t panel_begin, std::int64_t panel_end);
+                std::int64_t panel_begin, std::int64_t panel_end, std::int64_t panel_step = 1);
 
 // Elements [0, columns) of a row, converted in the same way.
 void ReadRow(const MatrixSource& source, std::int64_t row, std::int64_t columns, float* out);

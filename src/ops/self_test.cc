@@ -106,6 +106,45 @@ std::string CheckCase(GemmFn gemm, const Product& p, const void* panels, void* s
                      c.add ? ", added" : "", c.x_rows != nullptr ? ", gathered" : "", fault);
 }
 
+// The last panels taken for a gate's and an up projection's in turn; y has `kWidth` columns then. Sums are exact, and
+// e^-x, 1 + e^-x, the division and the product round as in CheckSiluMul.
+std::string CheckSwiglu(GemmFn gemm, const Product& p, const void* panels, void* scratch, std::int64_t rows,
+                        std::int64_t panel_begin) {
+  constexpr std::int64_t kWidth = (kPanels / 2 - 1) * 16 + kN % 16;
+  static_assert(kPanels % 2 == 0);
+  std::array<float, kRows * kLdy> y;
+  std::array<double, kRows * kLdy> want;
+  std::array<double, kRows* kLdy> bound = {};
+  y.fill(kGuard);
+  want.fill(static_cast<double>(kGuard));
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t j = panel_begin * 8; j < kWidth; ++j) {
+      const auto gate = static_cast<std::size_t>(r * kN + j / 16 * 32 + j % 16);
+      const auto at = static_cast<std::size_t>(r * kLdy + j);
+      want[at] = p.exact[gate] / (1 + std::exp(-p.exact[gate])) * p.exact[gate + 16];
+      bound[at] = 8 * kU * std::fabs(want[at]);
+    }
+  }
+  GemmBlock b{};
+  b.x = p.x.data();
+  b.ldx = kLdx;
+  b.y = y.data();
+  b.ldy = kLdy;
+  b.m = kRows;
+  b.panels = panels;
+  b.n = kWidth;
+  b.k = kK;
+  b.row_end = rows;
+  b.panel_begin = panel_begin;
+  b.panel_end = kPanels;
+  b.scale = 1;
+  b.swiglu = true;
+  b.scratch = scratch;
+  gemm(b);
+  const std::string fault = FirstFault(y.data(), want.data(), bound.data(), static_cast<std::int64_t>(y.size()));
+  return fault.empty() ? "" : fmt::format("SwiGLU, {} rows, panels from {}: {}", rows, panel_begin, fault);
+}
+
 std::string CheckGemm(GemmFn gemm, const Product& p, const void* panels, void* scratch) {
   for (const std::int64_t rows : {1, 2, 3, 4, 5, 6, 13}) {
     for (const bool add : {false, true}) {
@@ -122,6 +161,10 @@ std::string CheckGemm(GemmFn gemm, const Product& p, const void* panels, void* s
   }
   for (const bool add : {false, true}) {
     std::string fault = CheckCase(gemm, p, panels, scratch, {2, 12, 1, add, 1, x_rows.data(), y_rows.data()});
+    if (!fault.empty()) return fault;
+  }
+  for (const std::int64_t rows : {1, 2, 3, 13}) {
+    std::string fault = CheckSwiglu(gemm, p, panels, scratch, rows, rows == 13 ? 0 : 2);
     if (!fault.empty()) return fault;
   }
   return "";

@@ -136,8 +136,12 @@ Embedding Builder::Table(const std::string& name, std::int64_t rows, std::int64_
   return {keep_, columns, out};
 }
 
+ops::PackedFormat Builder::kept_format() const {
+  return keep_ == WeightDType::kF32 ? ops::PackedFormat::kF32 : ops::PackedFormat::kBF16;
+}
+
 ops::PackedMatrix Builder::Matrix(std::initializer_list<Source> sources, std::int64_t k) {
-  return Matrix(sources, k, keep_ == WeightDType::kF32 ? ops::PackedFormat::kF32 : ops::PackedFormat::kBF16);
+  return Matrix(sources, k, kept_format());
 }
 
 ops::PackedMatrix Builder::Matrix(std::initializer_list<Source> sources, std::int64_t k, ops::PackedFormat format) {
@@ -152,12 +156,23 @@ ops::PackedMatrix Builder::Matrix(std::initializer_list<Source> sources, std::in
   return matrix;
 }
 
+ops::PackedMatrix Builder::Swiglu(const std::string& gate, const std::string& up, std::int64_t width, std::int64_t k) {
+  ops::PackedMatrix matrix{kept_format(), ops::SwigluRows(width), k, nullptr};
+  matrix.data = carver_.Take<std::byte>(matrix.bytes());
+  ops::PackedMatrix part{matrix.format, width, k, matrix.data};
+  for (const std::string& name : {gate, up}) {
+    if (Loads(name)) status_ = PackInto(part, Fetch(name), 0, width, 2);
+    part.data += ops::PanelBytes(matrix.format, k);
+  }
+  return matrix;
+}
+
 Status Builder::PackInto(const ops::PackedMatrix& matrix, const io::Tensor& tensor, std::int64_t first_row,
-                         std::int64_t rows) {
+                         std::int64_t rows, std::int64_t panel_step) {
   MLA_ASSIGN_OR_RETURN(const ops::MatrixSource source, SourceOf(tensor, matrix.k));
   std::atomic<bool> nan = false;
   ForRows(tensor, first_row, rows, matrix.n, [&](std::int64_t begin, std::int64_t end) {
-    ops::PackPanels(source, first_row, rows, matrix, begin / ops::kPanel, ops::Panels(end));
+    ops::PackPanels(source, first_row, rows, matrix, begin / ops::kPanel, ops::Panels(end), panel_step);
     // After the packing, while the rows are in cache.
     if (HasNan(source, begin - first_row, end - first_row, matrix.k)) nan = true;
   });

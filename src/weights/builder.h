@@ -42,6 +42,8 @@ class Builder {
   // Tensors [rows, k] stacked into one packed matrix of the kept dtype, or of `format`.
   ops::PackedMatrix Matrix(std::initializer_list<Source> sources, std::int64_t k);
   ops::PackedMatrix Matrix(std::initializer_list<Source> sources, std::int64_t k, ops::PackedFormat format);
+  // A gate and an up projection [width, k] as one matrix for ops::GemmProblem::swiglu, of the kept dtype.
+  ops::PackedMatrix Swiglu(const std::string& gate, const std::string& up, std::int64_t width, std::int64_t k);
   // kv_b_proj, in buffers of its own.
   std::optional<KvBWeights> KvB(const std::string& name, const MlaDims& dims);
 
@@ -56,8 +58,10 @@ class Builder {
   const io::Tensor& Fetch(const std::string& name) const;
   // A tensor of so many columns as products read it. Fails on scales of fp8 that can't be used.
   Result<ops::MatrixSource> SourceOf(const io::Tensor& tensor, std::int64_t columns);
-  // Packs a tensor's rows from row `first_row` of the matrix on.
-  Status PackInto(const ops::PackedMatrix& matrix, const io::Tensor& tensor, std::int64_t first_row, std::int64_t rows);
+  ops::PackedFormat kept_format() const;
+  // Packs a tensor's rows from row `first_row` of the matrix on. panel_step as in ops::PackPanels.
+  Status PackInto(const ops::PackedMatrix& matrix, const io::Tensor& tensor, std::int64_t first_row, std::int64_t rows,
+                  std::int64_t panel_step = 1);
   // Runs work(begin, end) for blocks of [first, first + rows), which begin at multiples of 64, by all workers: the rows
   // of a tensor in their place among `whole` rows. In pieces, with progress after each. A block's pages come from the
   // memory of the node that reads it (ops::FirstPanelOf), by whichever worker packs it.

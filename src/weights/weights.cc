@@ -13,8 +13,7 @@ namespace {
 Mlp BuildMlp(Builder& b, const std::string& prefix, std::int64_t hidden, std::int64_t intermediate) {
   Mlp mlp;
   mlp.intermediate_size = intermediate;
-  mlp.gate_up =
-      b.Matrix({{prefix + "gate_proj.weight", intermediate}, {prefix + "up_proj.weight", intermediate}}, hidden);
+  mlp.gate_up = b.Swiglu(prefix + "gate_proj.weight", prefix + "up_proj.weight", intermediate, hidden);
   mlp.down = b.Matrix({{prefix + "down_proj.weight", hidden}}, intermediate);
   return mlp;
 }

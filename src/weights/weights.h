@@ -18,10 +18,10 @@
 
 namespace mla::weights {
 
-// Gate and up projections are one product: rows [0, I) gate, [I, 2I) up.
+// Gate and up projections are one product, which ends in silu(gate) * up.
 struct Mlp {
   std::int64_t intermediate_size = 0;
-  ops::PackedMatrix gate_up;  // [2 I, hidden]
+  ops::PackedMatrix gate_up;  // [ops::SwigluRows(I), hidden], for ops::GemmProblem::swiglu
   ops::PackedMatrix down;     // [hidden, I]
 };
 

@@ -3,6 +3,7 @@
 #include "ops/self_test.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -67,6 +68,7 @@ TEST(OpsSelfTest, FindsWrongProducts) {
   ExpectGemmFault([](GemmBlock* b) { b->n = (b->n + 15) / 16 * 16; }, "lanes past n are written");
   ExpectGemmFault([](GemmBlock* b) { b->x_rows = nullptr; }, "rows of x are not gathered");
   ExpectGemmFault([](GemmBlock* b) { b->y_rows = nullptr; }, "rows of y are not scattered");
+  ExpectGemmFault([](GemmBlock* b) { b->swiglu = false; }, "sums are stored where silu(gate) * up was wanted");
 }
 
 // Faults that a change of the block can't make: plain loops with the fault.
@@ -77,8 +79,26 @@ float Element(const GemmBlock& b, std::int64_t j, std::int64_t k, bool bf16, boo
   return FloatFromBf16(static_cast<const std::uint16_t*>(b.panels)[at]);
 }
 
-template <bool kBf16, bool kSwapPair, bool kDropOddK, bool kScaleFirst, bool kRoundSums>
+template <bool kBf16, bool kUpIsGate>
+void PlainSwiglu(const GemmBlock& b) {
+  for (std::int64_t r = b.row_begin; r < b.row_end; ++r) {
+    for (std::int64_t j = b.panel_begin * 8; j < std::min(b.n, b.panel_end * 8); ++j) {
+      std::array<float, 2> sum = {};
+      for (std::int64_t k = 0; k < b.k; ++k) {
+        for (std::int64_t i = 0; i < 2; ++i) {
+          sum[static_cast<std::size_t>(i)] +=
+              b.x[r * b.ldx + k] * Element(b, j / 16 * 32 + i * 16 + j % 16, k, kBf16, false);
+        }
+      }
+      const float gate = sum[kUpIsGate ? 1 : 0];
+      b.y[r * b.ldy + j] = gate / (1 + std::exp(-gate)) * sum[kUpIsGate ? 0 : 1];
+    }
+  }
+}
+
+template <bool kBf16, bool kSwapPair, bool kDropOddK, bool kScaleFirst, bool kRoundSums, bool kUpIsGate = false>
 void PlainGemm(const GemmBlock& b) {
+  if (b.swiglu) return PlainSwiglu<kBf16, kUpIsGate>(b);
   for (std::int64_t r = b.row_begin; r < b.row_end; ++r) {
     const float* x = b.x + (b.x_rows != nullptr ? b.x_rows[r] : r) * b.ldx;
     float* y = b.y + (b.y_rows != nullptr ? b.y_rows[r] : r) * b.ldy;
@@ -110,6 +130,8 @@ TEST(OpsSelfTest, FindsAWrongPairOrderAndALostOddK) {
   EXPECT_NE(OnlyFault(table, "gemm_bf16"), "") << "scales what y held";
   table.gemm_bf16 = PlainGemm<true, false, false, false, true>;
   EXPECT_NE(OnlyFault(table, "gemm_bf16"), "") << "keeps its sums in bf16";
+  table.gemm_bf16 = PlainGemm<true, false, false, false, false, true>;
+  EXPECT_NE(OnlyFault(table, "gemm_bf16"), "") << "takes up for gate";
 }
 
 TEST(OpsSelfTest, FindsWrongRows) {

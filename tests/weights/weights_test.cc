@@ -105,12 +105,17 @@ class Comparison {
 
   // Rows [first, first + rows of the tensor) of the matrix.
   void Matrix(const ops::PackedMatrix& m, std::int64_t first, const std::string& name) {
+    Placed(m, name, [first](std::int64_t row) { return first + row; });
+  }
+  // The matrix's row place(r) is the tensor's row r.
+  template <class Place>
+  void Placed(const ops::PackedMatrix& m, const std::string& name, Place place) {
     const io::Tensor& t = Fetch(name);
     ASSERT_EQ(t.shape[1], m.k) << name;
-    ASSERT_LE(first + t.shape[0], m.n) << name;
+    ASSERT_LT(place(t.shape[0] - 1), m.n) << name;
     const bool bf16 = m.format == ops::PackedFormat::kBF16;
     for (std::int64_t i = 0; i < t.elements(); ++i) {
-      ASSERT_EQ(Element(m, first + i / m.k, i % m.k), Kept(SourceElement(t, i), bf16)) << name << " " << i;
+      ASSERT_EQ(Element(m, place(i / m.k), i % m.k), Kept(SourceElement(t, i), bf16)) << name << " " << i;
     }
   }
   void Vector(const float* found, const std::string& name) {
@@ -128,10 +133,17 @@ class Comparison {
     }
   }
   void Mlp(const weights::Mlp& mlp, const std::string& prefix) {
-    Matrix(mlp.gate_up, 0, prefix + "gate_proj.weight");
-    Matrix(mlp.gate_up, mlp.intermediate_size, prefix + "up_proj.weight");
+    const std::int64_t width = mlp.intermediate_size;
+    ASSERT_EQ(mlp.gate_up.n, (width + 15) / 16 * 32);
+    Placed(mlp.gate_up, prefix + "gate_proj.weight", [](std::int64_t r) { return r / 16 * 32 + r % 16; });
+    Placed(mlp.gate_up, prefix + "up_proj.weight", [](std::int64_t r) { return r / 16 * 32 + 16 + r % 16; });
+    for (std::int64_t r = width; r < (width + 15) / 16 * 16; ++r) {
+      for (std::int64_t k = 0; k < mlp.gate_up.k; ++k) {
+        ASSERT_EQ(Element(mlp.gate_up, r / 16 * 32 + r % 16, k), 0.0F) << prefix << " past gate";
+        ASSERT_EQ(Element(mlp.gate_up, r / 16 * 32 + 16 + r % 16, k), 0.0F) << prefix << " past up";
+      }
+    }
     Matrix(mlp.down, 0, prefix + "down_proj.weight");
-    ASSERT_EQ(mlp.gate_up.n, 2 * mlp.intermediate_size);
   }
   void Layer(const weights::Layer& layer, const std::string& prefix) {
     Vector(layer.input_norm, prefix + "input_layernorm.weight");
