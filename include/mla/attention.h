@@ -65,8 +65,9 @@ class RopeTable {
   std::unique_ptr<Impl> impl_;
 };
 
-// How a weight is kept in memory.
-enum class WeightDType : std::uint8_t { kF32, kBF16 };
+// How weights are kept in memory. kFp8: products that the checkpoint has in blocks of fp8 stay so, all else is as with
+// kBF16. What is computed with is the same by both, to the bit: each product of code and scale rounded to bf16.
+enum class WeightDType : std::uint8_t { kF32, kBF16, kFp8 };
 
 // kv_b_proj of one layer, split by head into w_kc [H, N, R] and w_vc [H, V, R] and packed: w_kc twice, since expanding
 // contracts R and absorbing contracts N. Derived from the checkpoint's tensor each time, never from an earlier packing.
@@ -74,9 +75,9 @@ class KvBWeights {
  public:
   // kv_b_proj: [H * (N + V), R] row-major, dense, maybe unaligned. kF8E4M3 needs `scales` over the whole tensor, whose
   // blocks may pass from one head to the next; other dtypes have none. Fp8 is kept as its value times its scale, a
-  // product rounded to float and then, for kBF16, to nearest even. Fails where memory can't be had, the dtypes and the
-  // scales don't fit together, a code is NaN, or a scale is negative, no number, or so large that a product could be
-  // infinite.
+  // product rounded to float and then, unless for kF32, to nearest bf16, ties to even: kFp8 is kBF16 here. Fails where
+  // memory can't be had, the dtypes and the scales don't fit together, a code is NaN, or a scale is negative, no
+  // number, or so large that a product could be infinite.
   static Result<KvBWeights> Pack(const MlaDims& dims, DType dtype, const std::byte* kv_b_proj, WeightDType keep,
                                  Executor& executor, const BlockScales& scales = {},
                                  HugePages huge_pages = HugePages::kAuto);

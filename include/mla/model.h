@@ -18,7 +18,7 @@
 namespace mla {
 
 struct LoadOptions {
-  WeightDType weights = WeightDType::kBF16;
+  WeightDType weights = WeightDType::kFp8;
   // Bytes of memory that weights may take; 0: no bound. Refused before anything is allocated.
   std::int64_t memory = 0;
   HugePages huge_pages = HugePages::kAuto;  // of the weights

@@ -79,7 +79,7 @@ Result<int> RunPeak(const BenchOptions& o, const Log& log) {
   MLA_ASSIGN_OR_RETURN(const std::int64_t working_set, WorkingSetOf(o));
   MLA_RETURN_IF_ERROR(Fits(working_set, "--working-set"));
   const CpuInfo cpu = DetectCpu();
-  const std::unique_ptr<Executor> pool = MakeThreadPool(ThreadCount(o, log));
+  const std::unique_ptr<Executor> pool = MakePool(o, ThreadCount(o, log));
   bench::Probe probe(*pool, cpu);
   BenchReport report{"peak", {cpu.model, "", pool->workers()}, {}, {}};
   Output output(o, &report);
@@ -103,7 +103,7 @@ Result<int> RunJobs(const char* what, const BenchOptions& o, const std::vector<J
   for (const Job& job : jobs) needed = std::max(needed, Bench::PlannedBytes(job.plan, threads));
   MLA_RETURN_IF_ERROR(Fits(needed, "the shapes, --rows and --working-set"));
 
-  const std::unique_ptr<Executor> pool = MakeThreadPool(threads);
+  const std::unique_ptr<Executor> pool = MakePool(o, threads);
   bench::Probe probe(*pool, cpu);
   BenchReport report{what, {cpu.model, IsaName(isa), pool->workers()}, {}, {}};
   Output output(o, &report);

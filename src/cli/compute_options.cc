@@ -14,6 +14,7 @@
 #include "base/numa.h"
 #include "cli/flags.h"
 #include "cli/output.h"
+#include "ops/packed.h"
 
 namespace mla::cli {
 namespace {
@@ -61,8 +62,10 @@ void AddKernelsFlag(CLI::App& c, ComputeOptions* o) {
 
 void AddMachineFlags(CLI::App& c, ComputeOptions* o) {
   AddThreadFlag(c, o);
-  c.add_option("--weights", o->weights, "How weights are kept: bf16 or f32")
-      ->check(CLI::IsMember({"bf16", "f32"}))
+  c.add_option("--weights", o->weights,
+               "How weights are kept: auto (blocks of fp8 as the checkpoint has them, all else bf16; the same results "
+               "as bf16), bf16 or f32")
+      ->check(CLI::IsMember({"auto", "bf16", "f32"}))
       ->capture_default_str();
   c.add_option("--kv-dtype", o->kv_dtype, "How cache rows are kept: bf16 or f32")
       ->check(CLI::IsMember({"bf16", "f32"}))
@@ -104,7 +107,17 @@ EngineOptions EngineOptionsOf(const ComputeOptions& o, std::int64_t context) {
 }
 
 WeightDType WeightsOf(const ComputeOptions& options) {
-  return options.weights == "f32" ? WeightDType::kF32 : WeightDType::kBF16;
+  if (options.weights == "f32") return WeightDType::kF32;
+  return options.weights == "bf16" ? WeightDType::kBF16 : WeightDType::kFp8;
+}
+
+const char* KeptWeights(const ComputeOptions& options, const contract::ModelConfig& config) {
+  switch (WeightsOf(options)) {
+    case WeightDType::kF32: return "f32";
+    case WeightDType::kBF16: return "bf16";
+    case WeightDType::kFp8: break;
+  }
+  return config.fp8 && ops::CanKeepF8(config.fp8->block_columns) ? "fp8" : "bf16";
 }
 
 HugePages HugePagesOf(const ComputeOptions& options) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "cli/command.h"
+#include "contract/config.h"
 #include "mla/engine.h"
 #include "mla/memory.h"
 #include "mla/result.h"
@@ -17,7 +18,7 @@ struct ComputeOptions {
   std::string model;
   std::string mode = "auto";  // or "explicit": the float64 reference
   std::string kv_dtype = "bf16";
-  std::string weights = "bf16";
+  std::string weights = "auto";
   std::string memory;  // "" for what the machine leaves
   std::int64_t prefill_chunk = 512;
   int threads = 0;
@@ -45,6 +46,8 @@ Mode EngineMode(const ComputeOptions& options);
 // `context`: most tokens of a sequence.
 EngineOptions EngineOptionsOf(const ComputeOptions& options, std::int64_t context);
 WeightDType WeightsOf(const ComputeOptions& options);
+// How that keeps the weights of a model of this config, in a word: "fp8", "bf16" or "f32".
+const char* KeptWeights(const ComputeOptions& options, const contract::ModelConfig& config);
 HugePages HugePagesOf(const ComputeOptions& options);
 // Fails on a malformed or absurd size; "" gives what the machine and its cgroups leave, and the reserved huge pages
 // where those were asked for.

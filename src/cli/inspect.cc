@@ -1,6 +1,7 @@
 // mla inspect MODEL_OR_CONFIG: what the engine reads from a checkpoint, and what follows from it.
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -76,19 +77,22 @@ Result<InspectReport> Inspect(const std::string& path) {
   r.mha_cache_bytes_bf16 = c.num_hidden_layers * c.num_attention_heads *
                            (c.qk_nope_head_dim + c.qk_rope_head_dim + c.v_head_dim) *
                            static_cast<std::int64_t>(DTypeBytes(DType::kBF16));
-  weights::MtpExtras extras;
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) {
     MLA_RETURN_IF_ERROR(DropValue(contract::LoadGenerationConfig(path, c.vocab_size)));
   }
+  std::optional<io::Checkpoint> checkpoint;
   if (HasSafetensors(path)) {
-    MLA_ASSIGN_OR_RETURN(const io::Checkpoint checkpoint, io::Checkpoint::Open(path));
-    extras = weights::FindMtpExtras(c, checkpoint);
-    r.tensors = InspectReport::Tensors{static_cast<std::int64_t>(checkpoint.tensors().size()), checkpoint.file_bytes(),
-                                       contract::CheckTensors(c, checkpoint)};
+    MLA_ASSIGN_OR_RETURN(checkpoint, io::Checkpoint::Open(path));
+    r.tensors = InspectReport::Tensors{static_cast<std::int64_t>(checkpoint->tensors().size()),
+                                       checkpoint->file_bytes(), contract::CheckTensors(c, *checkpoint)};
   }
-  r.weight_bytes_bf16 = weights::PlannedBytes(c, WeightDType::kBF16, extras);
-  r.weight_bytes_f32 = weights::PlannedBytes(c, WeightDType::kF32, extras);
+  const auto weight_bytes = [&](WeightDType keep) {
+    return weights::PlannedBytes(c, keep, checkpoint ? &*checkpoint : nullptr);
+  };
+  if (c.fp8) r.weight_bytes_fp8 = weight_bytes(WeightDType::kFp8);
+  r.weight_bytes_bf16 = weight_bytes(WeightDType::kBF16);
+  r.weight_bytes_f32 = weight_bytes(WeightDType::kF32);
   return r;
 }
 

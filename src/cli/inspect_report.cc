@@ -251,6 +251,7 @@ std::string InspectText(const InspectReport& r) {
     t.Add("MTP layers",
           fmt::format("{}, {} parameters more", r.config.num_nextn_predict_layers, Grouped(r.parameters.mtp)));
   }
+  if (r.weight_bytes_fp8) t.Add("weights, fp8", BytesLine(*r.weight_bytes_fp8));
   t.Add("weights, bf16", BytesLine(r.weight_bytes_bf16));
   t.Add("weights, f32", BytesLine(r.weight_bytes_f32));
   t.Add("cache a token, bf16",
@@ -276,6 +277,7 @@ std::string InspectJson(const InspectReport& r) {
   j["routing"] = RoutingJson(r.config);
   j["parameters"] = {{"total", r.parameters.total}, {"active", r.parameters.active}, {"mtp", r.parameters.mtp}};
   j["weight_bytes"] = {{"bf16", r.weight_bytes_bf16}, {"f32", r.weight_bytes_f32}};
+  if (r.weight_bytes_fp8) j["weight_bytes"]["fp8"] = *r.weight_bytes_fp8;
   j["cache_bytes_per_token"] = {
       {"bf16", r.cache_bytes_bf16}, {"f32", r.cache_bytes_f32}, {"mha_same_heads_bf16", r.mha_cache_bytes_bf16}};
   j["tensors"] = nullptr;

@@ -23,7 +23,8 @@ struct InspectReport {
   std::string cos_sin_formula;
   std::uint64_t rope_fingerprint = 0;  // in the model's full context
   contract::ParameterCount parameters;
-  std::int64_t weight_bytes_bf16 = 0;  // as the engine keeps them, both copies of w_kc counted
+  std::optional<std::int64_t> weight_bytes_fp8;  // where the config has fp8
+  std::int64_t weight_bytes_bf16 = 0;            // as the engine keeps them, both copies of w_kc counted
   std::int64_t weight_bytes_f32 = 0;
   std::int64_t cache_bytes_bf16 = 0;  // per token over all layers, with row padding
   std::int64_t cache_bytes_f32 = 0;

@@ -73,6 +73,10 @@ KernelsReport ReportKernels(const CpuInfo& cpu) {
 std::vector<KernelUse> UsesOf(const contract::ModelConfig& c) {
   const std::int64_t q_head = c.qk_nope_head_dim + c.qk_rope_head_dim;
   std::vector<KernelUse> uses;
+  if (c.fp8) {
+    uses.push_back({"projections, experts (fp8 weights)", "gemm_f8",
+                    fmt::format("hidden {}, blocks of {}", c.hidden_size, c.fp8->block_columns)});
+  }
   uses.push_back({"projections, experts, logits (bf16 weights)", "gemm_bf16",
                   fmt::format("hidden {}, vocabulary {}", c.hidden_size, c.vocab_size)});
   if (c.moe) {

@@ -153,9 +153,10 @@ Status ScoreByReference(const PerplexityOptions& o, const model::Opened& opened,
   return Score(ReferenceScorer(loaded.model, o.prefill_chunk), ids, tokenizer, !o.quiet, interrupt, report);
 }
 
-Result<int> Run(const PerplexityOptions& o, const Log& log) {
+Result<int> Run(PerplexityOptions o, const Log& log) {
   InterruptScope interrupt;
   MLA_ASSIGN_OR_RETURN(const model::Opened opened, model::Open(o.model));
+  o.weights = KeptWeights(o, opened.config);
   MLA_ASSIGN_OR_RETURN(const Tokenizer tokenizer, Tokenizer::Load(o.model));
   PerplexityReport report;
   MLA_RETURN_IF_ERROR(ChooseWindows(o, opened.info, &report));

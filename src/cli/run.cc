@@ -110,9 +110,10 @@ Result<bool> RunEngine(const RunOptions& o, const model::Opened& opened, const R
   return interrupted;
 }
 
-Result<int> Run(const RunOptions& o, const Log& log) {
+Result<int> Run(RunOptions o, const Log& log) {
   InterruptScope interrupt;
   MLA_ASSIGN_OR_RETURN(const model::Opened opened, model::Open(o.model));
+  o.weights = KeptWeights(o, opened.config);
   std::optional<Tokenizer> tokenizer;
   if (!o.ids) {
     MLA_ASSIGN_OR_RETURN(tokenizer, Tokenizer::Load(o.model));

@@ -62,9 +62,10 @@ int ExitCode(const VerifyReport& report, bool allow_partial) {
   }
 }
 
-Result<int> Run(const VerifyOptions& o, const Log& log) {
+Result<int> Run(VerifyOptions o, const Log& log) {
   InterruptScope interrupt;
   MLA_ASSIGN_OR_RETURN(const model::Opened opened, model::Open(o.model));
+  o.weights = KeptWeights(o, opened.config);
   verify::Options options;
   options.budget_seconds = o.budget;
   MLA_ASSIGN_OR_RETURN(options.text, TextIds(o, opened.info));

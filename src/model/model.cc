@@ -70,7 +70,7 @@ Result<Opened> Open(const std::string& dir) {
 }
 
 std::int64_t PlannedWeightBytes(const Opened& opened, WeightDType keep) {
-  return weights::PlannedBytes(opened.config, keep, weights::FindMtpExtras(opened.config, opened.checkpoint));
+  return weights::PlannedBytes(opened.config, keep, &opened.checkpoint);
 }
 
 Result<Model> LoadOpened(const Opened& opened, const LoadOptions& options, Executor& executor) {

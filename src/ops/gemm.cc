@@ -31,7 +31,7 @@ constexpr std::int64_t kRowsPackedAlone = 4;
 
 // Time that a panel of a problem takes, in bytes of weights.
 double PanelCost(const GemmProblem& p) {
-  return static_cast<double>(PanelBytes(p.w.format, p.w.k)) * static_cast<double>(std::max(p.m, kBusyRows)) /
+  return static_cast<double>(p.w.panel_bytes()) * static_cast<double>(std::max(p.m, kBusyRows)) /
          static_cast<double>(kBusyRows);
 }
 
@@ -127,6 +127,7 @@ GemmBlock BlockOf(const GemmProblem& p, std::byte* packed) {
   block.panels = p.w.data;
   block.n = p.swiglu > 0 ? p.swiglu : p.w.n;
   block.k = p.w.k;
+  block.scale_block = p.w.scale_block;
   block.add = p.add;
   block.scale = p.scale;
   block.swiglu = p.swiglu > 0;
@@ -157,6 +158,15 @@ void PackInputs(const GemmContext& context, std::span<const GemmProblem> problem
   });
 }
 
+GemmFn KernelOf(const OpKernels& kernels, PackedFormat format) {
+  switch (format) {
+    case PackedFormat::kF32: return kernels.gemm_f32;
+    case PackedFormat::kBF16: return kernels.gemm_bf16;
+    case PackedFormat::kF8: break;
+  }
+  return kernels.gemm_f8;
+}
+
 void RunTask(const GemmContext& context, const Walk& walk, const Cut& cut, const PanelRange& part, std::int64_t task,
              int worker) {
   const GemmProblem& p = walk.problem();
@@ -168,7 +178,7 @@ void RunTask(const GemmContext& context, const Walk& walk, const Cut& cut, const
   block.panel_begin = part.begin + task % cut.PanelTasks(p, part) * panels;
   block.panel_end = std::min(part.end, block.panel_begin + panels);
   block.scratch = context.scratch + worker * kGemmScratch;
-  (p.w.format == PackedFormat::kF32 ? context.kernels.gemm_f32 : context.kernels.gemm_bf16)(block);
+  KernelOf(context.kernels, p.w.format)(block);
 }
 
 }  // namespace

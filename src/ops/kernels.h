@@ -21,7 +21,8 @@ struct GemmBlock {
   const void* panels;  // the matrix's first panel
   int64_t n;
   int64_t k;
-  int64_t row_begin;  // rows [row_begin, row_end)
+  int64_t scale_block;  // of kF8, else 0
+  int64_t row_begin;    // rows [row_begin, row_end)
   int64_t row_end;
   int64_t panel_begin;  // panels [panel_begin, panel_end)
   int64_t panel_end;
@@ -49,14 +50,15 @@ using GemmFn = void (*)(const GemmBlock&);
 
 struct OpKernels {
   const char* name;  // "portable", "avx2", "avx512", "avx512bf16", "amx"
-  // Whether products with bf16 weights round x to bf16 first (to nearest even, denormals to 0).
+  // Whether products with bf16 weights, fp8's too, round x to bf16 first (to nearest even, denormals to 0).
   bool bf16_inputs;
   // Rows of a task: x's share stays in the second cache while panels pass.
   int64_t task_rows;
   GemmFn gemm_f32;   // PackedFormat::kF32
   GemmFn gemm_bf16;  // PackedFormat::kBF16: products are exact, sums in fp32
-  // Writes rows [row_begin, row_end) of x to packed_x, as gemm_bf16 reads them: once for all the panels of many rows.
-  // row_begin is a multiple of kPackRows. Null where there is no such form.
+  GemmFn gemm_f8;    // PackedFormat::kF8: the bits of gemm_bf16 over the same weights
+  // Writes rows [row_begin, row_end) of x to packed_x, as gemm_bf16 and gemm_f8 read them: once for all the panels of
+  // many rows. row_begin is a multiple of kPackRows. Null where there is no such form.
   GemmFn pack_x;
   // y[i] = x[i] / sqrt(mean(x^2) + eps) * weight[i], i in [0, n). y may be x.
   void (*rms_norm)(const float* x, const float* weight, float eps, float* y, int64_t n);

@@ -34,6 +34,17 @@ MLA_INLINE void StorePanel(const GemmBlock& b, float* y, int64_t panel, V16 sum)
   for (int64_t i = n; i < b.n; ++i) y[i] = t[i - n];
 }
 
+// The sums of P panels of a row to its y.
+template <int P>
+MLA_INLINE void StoreRow(const GemmBlock& b, int64_t row, int64_t panel, const V16 (&sum)[P]) {
+  float* y = YRow(b, row);
+  if (P % 2 == 0 && b.swiglu) {
+    for (int p = 0; p < P; p += 2) StoreSwiglu(b, y, panel + p, sum[p], sum[p + 1]);
+  } else {
+    for (int p = 0; p < P; ++p) StorePanel(b, y, panel + p, sum[p]);
+  }
+}
+
 struct PanelsF32 {
   template <int R, int P>
   static void Run(const GemmBlock& b, const float* const (&x)[R], int64_t panel, V16 (&sum)[R][P]) {
@@ -86,14 +97,7 @@ void Tile(const GemmBlock& b, int64_t row, int64_t panel) {
     for (int p = 0; p < P; ++p) sum[r][p] = Zero();
   }
   Format::template Run<R, P>(b, x, panel, sum);
-  for (int r = 0; r < R; ++r) {
-    float* y = YRow(b, row + r);
-    if (P % 2 == 0 && b.swiglu) {
-      for (int p = 0; p < P; p += 2) StoreSwiglu(b, y, panel + p, sum[r][p], sum[r][p + 1]);
-    } else {
-      for (int p = 0; p < P; ++p) StorePanel(b, y, panel + p, sum[r][p]);
-    }
-  }
+  for (int r = 0; r < R; ++r) StoreRow<P>(b, row + r, panel, sum[r]);
 }
 
 // The rows left over below kRows, one instantiation for each count.

@@ -1,5 +1,7 @@
 #define MLA_SIMD_PORTABLE
+#define MLA_DECODE_F8 DecodeF8Portable
 #include "base/simd.h"
+#include "ops/f8_decode.h"
 #include "ops/kernels.h"
 
 namespace mla::ops {
@@ -12,11 +14,12 @@ constexpr int kPanelsOneRow = 2;
 }  // namespace mla::ops
 
 #include "ops/kernels.inl"
+#include "ops/kernels_f8.inl"
 
 namespace mla::ops {
 
 extern const OpKernels kOpsPortable;
 const OpKernels kOpsPortable = {"portable", false,   96,      Gemm<PanelsF32>, Gemm<PanelsBf16>,
-                                nullptr,    RmsNorm, SiluMul, AddScaled};
+                                GemmF8,     nullptr, RmsNorm, SiluMul,         AddScaled};
 
 }  // namespace mla::ops

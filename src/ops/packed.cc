@@ -111,6 +111,34 @@ void PackLanes(const MatrixSource& source, std::int64_t row, std::int64_t lane, 
   }
 }
 
+// The same for fp8 that is kept: codes are copied, a block's scale is written to each of its lanes.
+void CopyLanes(const MatrixSource& source, std::int64_t row, std::int64_t lane, std::int64_t lanes,
+               const PackedMatrix& out, std::byte* panel) {
+  const ScaleGrid& s = source.scales;
+  alignas(64) std::byte tile[kPanel][kTileColumns];
+  for (std::int64_t block = 0; block * out.scale_block < out.k; ++block) {
+    for (std::int64_t i = 0; i < lanes; ++i) {
+      const std::int64_t scale_row = (s.first_row + row + i) / s.block_rows * s.row_stride;
+      const float scale = ScaleAt(s.dtype, s.data, scale_row + block * s.column_stride);
+      std::memcpy(panel + (lane + i) * 4, &scale, 4);
+    }
+    panel += kPanel * 4;
+    const std::int64_t last = std::min(out.k, (block + 1) * out.scale_block);
+    for (std::int64_t begin = block * out.scale_block; begin < last; begin += kTileColumns) {
+      const std::int64_t count = std::min(kTileColumns, last - begin);
+      for (std::int64_t i = 0; i < lanes; ++i) {
+        std::memcpy(tile[i], source.data + (row + i) * source.row_stride + begin, static_cast<std::size_t>(count));
+        if (count % 2 != 0) tile[i][count] = std::byte{0};
+      }
+      const std::int64_t pairs = (count + 1) / 2;
+      for (std::int64_t g = 0; g < pairs; ++g) {
+        for (std::int64_t i = 0; i < lanes; ++i) std::memcpy(panel + (g * kPanel + lane + i) * 2, &tile[i][2 * g], 2);
+      }
+      panel += pairs * kPanel * 2;
+    }
+  }
+}
+
 }  // namespace
 
 MatrixSource MatrixSource::Dense(DType dtype, const std::byte* data, std::int64_t columns, const BlockScales& scales) {
@@ -142,15 +170,20 @@ MatrixSource MatrixSource::Transposed() const {
 void PackPanels(const MatrixSource& source, std::int64_t first_row, std::int64_t rows, const PackedMatrix& out,
                 std::int64_t panel_begin, std::int64_t panel_end, std::int64_t panel_step) {
   MLA_CHECK_LE(first_row + rows, out.n);
+  if (out.format == PackedFormat::kF8) {
+    MLA_CHECK(source.dtype == DType::kF8E4M3 && source.column_stride == 1);
+    MLA_CHECK(CanKeepF8(out.scale_block) && source.scales.first_column == 0);
+    MLA_CHECK_EQ(source.scales.block_columns, out.scale_block);
+  }
   const std::int64_t last = std::min(first_row + rows, panel_end * kPanel);
   for (std::int64_t n = std::max(first_row, panel_begin * kPanel); n < last;) {
     const std::int64_t lane = n % kPanel;
     const std::int64_t lanes = std::min(kPanel - lane, last - n);
-    std::byte* panel = out.data + n / kPanel * panel_step * PanelBytes(out.format, out.k);
-    if (out.format == PackedFormat::kF32) {
-      PackLanes<float>(source, n - first_row, lane, lanes, out.k, panel);
-    } else {
-      PackLanes<Bf16Bits>(source, n - first_row, lane, lanes, out.k, panel);
+    std::byte* panel = out.data + n / kPanel * panel_step * out.panel_bytes();
+    switch (out.format) {
+      case PackedFormat::kF32: PackLanes<float>(source, n - first_row, lane, lanes, out.k, panel); break;
+      case PackedFormat::kBF16: PackLanes<Bf16Bits>(source, n - first_row, lane, lanes, out.k, panel); break;
+      case PackedFormat::kF8: CopyLanes(source, n - first_row, lane, lanes, out, panel); break;
     }
     n += lanes;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -25,12 +26,18 @@ constexpr std::int64_t kRows = 13;
 constexpr std::int64_t kLdx = kK + 2;
 constexpr std::int64_t kLdy = kN + 3;
 
-// x [13, 7], W [149, 7] in both packed layouts, and what their product is.
+// Of k, in fp8: a whole block of three pairs, and a last one that is short and ends in half a pair.
+constexpr std::int64_t kBlock = 6;
+constexpr std::int64_t kPanelF8 = 2 * 64 + (kK + 1) / 2 * 32;
+
+// x [13, 7], W [149, 7] in the packed layouts, and what their product is: that of fp8 is of other weights.
 struct Product {
   std::array<float, kRows * kLdx> x;
   std::array<float, kPanels* kK* 16> f32 = {};
   std::array<std::uint16_t, kPanels*((kK + 1) / 2)* 32> bf16 = {};
+  std::array<std::byte, kPanels* kPanelF8> f8 = {};
   std::array<double, kRows* kN> exact = {};
+  std::array<double, kRows* kN> exact_f8 = {};
 };
 
 // The layouts are written here once more, from their description in ops/packed.h: a kernel and a packing that agree on
@@ -55,6 +62,38 @@ void Fill(Product* p) {
   }
 }
 
+// The same for fp8. A third of the panels has one scale and codes down to the denormal ones, a third a scale by which
+// weights are rounded, a third two scales; all so that sums in fp32 are exact.
+void FillF8(Product* p) {
+  CheckValues values;
+  for (std::int64_t j = 0; j < kN; ++j) {
+    const std::int64_t kind = j / 16 % 3;
+    const float scale = kind == 0 ? 1.0F : kind == 1 ? 129.0F / 128 : static_cast<float>(1 + j % 2);
+    for (std::int64_t k = 0; k < kK; ++k) {
+      const float block_scale = k < kBlock ? scale : scale / 2;
+      // Magnitudes below 2; from 1/8 on where they are rounded.
+      const auto bits = static_cast<unsigned>(values.Next() * 64 + 128) & 0xbfU;
+      const auto code = static_cast<std::uint8_t>(kind == 1 ? bits | 0x20U : bits);
+      const auto block = static_cast<std::size_t>(j / 16 * kPanelF8 + k / kBlock * (64 + kBlock * 16));
+      std::memcpy(&p->f8[block + static_cast<std::size_t>(j % 16 * 4)], &block_scale, 4);
+      p->f8[block + 64 + static_cast<std::size_t>((k % kBlock / 2 * 16 + j % 16) * 2 + k % 2)] = std::byte{code};
+      const float w = FloatFromBf16(Bf16FromFloat(FloatFromE4M3(code) * block_scale));
+      for (std::int64_t r = 0; r < kRows; ++r) {
+        p->exact_f8[static_cast<std::size_t>(r * kN + j)] +=
+            static_cast<double>(p->x[static_cast<std::size_t>(r * kLdx + k)]) * static_cast<double>(w);
+      }
+    }
+  }
+}
+
+// A kernel, its panels and what x times them is.
+struct GemmSubject {
+  GemmFn gemm;
+  const void* panels;
+  std::int64_t scale_block;
+  const std::array<double, kRows * kN>& exact;
+};
+
 struct GemmCase {
   std::int64_t row_begin = 0;
   std::int64_t row_end = 0;
@@ -66,7 +105,7 @@ struct GemmCase {
 };
 
 // One call, compared over all of y: what it was not asked to write must be as before.
-std::string CheckCase(GemmFn gemm, const Product& p, const void* panels, void* scratch, const GemmCase& c) {
+std::string CheckCase(const GemmSubject& s, const Product& p, void* scratch, const GemmCase& c) {
   std::array<float, kRows * kLdy> y;
   std::array<double, kRows * kLdy> want;
   CheckValues values;
@@ -77,7 +116,7 @@ std::string CheckCase(GemmFn gemm, const Product& p, const void* panels, void* s
     const std::int64_t to = c.y_rows != nullptr ? c.y_rows[r] : r;
     for (std::int64_t j = c.panel_begin * 16; j < kN; ++j) {
       double& out = want[static_cast<std::size_t>(to * kLdy + j)];
-      const double sum = static_cast<double>(c.scale) * p.exact[static_cast<std::size_t>(from * kN + j)];
+      const double sum = static_cast<double>(c.scale) * s.exact[static_cast<std::size_t>(from * kN + j)];
       out = c.add ? out + sum : sum;
     }
   }
@@ -89,9 +128,10 @@ std::string CheckCase(GemmFn gemm, const Product& p, const void* panels, void* s
   b.ldy = kLdy;
   b.y_rows = c.y_rows;
   b.m = kRows;
-  b.panels = panels;
+  b.panels = s.panels;
   b.n = kN;
   b.k = kK;
+  b.scale_block = s.scale_block;
   b.row_begin = c.row_begin;
   b.row_end = c.row_end;
   b.panel_begin = c.panel_begin;
@@ -99,7 +139,7 @@ std::string CheckCase(GemmFn gemm, const Product& p, const void* panels, void* s
   b.add = c.add;
   b.scale = c.scale;
   b.scratch = scratch;
-  gemm(b);
+  s.gemm(b);
   const std::string fault = FirstFault(y.data(), want.data(), nullptr, static_cast<std::int64_t>(y.size()));
   if (fault.empty()) return "";
   return fmt::format("rows {} to {}, panels from {}{}{}: {}", c.row_begin, c.row_end, c.panel_begin,
@@ -108,7 +148,7 @@ std::string CheckCase(GemmFn gemm, const Product& p, const void* panels, void* s
 
 // The last panels taken for a gate's and an up projection's in turn; y has `kWidth` columns then. Sums are exact, and
 // e^-x, 1 + e^-x, the division and the product round as in CheckSiluMul.
-std::string CheckSwiglu(GemmFn gemm, const Product& p, const void* panels, void* scratch, std::int64_t rows,
+std::string CheckSwiglu(const GemmSubject& s, const Product& p, void* scratch, std::int64_t rows,
                         std::int64_t panel_begin) {
   constexpr std::int64_t kWidth = (kPanels / 2 - 1) * 16 + kN % 16;
   static_assert(kPanels % 2 == 0);
@@ -121,7 +161,7 @@ std::string CheckSwiglu(GemmFn gemm, const Product& p, const void* panels, void*
     for (std::int64_t j = panel_begin * 8; j < kWidth; ++j) {
       const auto gate = static_cast<std::size_t>(r * kN + j / 16 * 32 + j % 16);
       const auto at = static_cast<std::size_t>(r * kLdy + j);
-      want[at] = p.exact[gate] / (1 + std::exp(-p.exact[gate])) * p.exact[gate + 16];
+      want[at] = s.exact[gate] / (1 + std::exp(-s.exact[gate])) * s.exact[gate + 16];
       bound[at] = 8 * kU * std::fabs(want[at]);
     }
   }
@@ -131,24 +171,25 @@ std::string CheckSwiglu(GemmFn gemm, const Product& p, const void* panels, void*
   b.y = y.data();
   b.ldy = kLdy;
   b.m = kRows;
-  b.panels = panels;
+  b.panels = s.panels;
   b.n = kWidth;
   b.k = kK;
+  b.scale_block = s.scale_block;
   b.row_end = rows;
   b.panel_begin = panel_begin;
   b.panel_end = kPanels;
   b.scale = 1;
   b.swiglu = true;
   b.scratch = scratch;
-  gemm(b);
+  s.gemm(b);
   const std::string fault = FirstFault(y.data(), want.data(), bound.data(), static_cast<std::int64_t>(y.size()));
   return fault.empty() ? "" : fmt::format("SwiGLU, {} rows, panels from {}: {}", rows, panel_begin, fault);
 }
 
-std::string CheckGemm(GemmFn gemm, const Product& p, const void* panels, void* scratch) {
+std::string CheckGemm(const GemmSubject& s, const Product& p, void* scratch) {
   for (const std::int64_t rows : {1, 2, 3, 4, 5, 6, 13}) {
     for (const bool add : {false, true}) {
-      std::string fault = CheckCase(gemm, p, panels, scratch, {0, rows, 0, add, -1.5F, nullptr, nullptr});
+      std::string fault = CheckCase(s, p, scratch, {0, rows, 0, add, -1.5F, nullptr, nullptr});
       if (!fault.empty()) return fault;
     }
   }
@@ -160,11 +201,11 @@ std::string CheckGemm(GemmFn gemm, const Product& p, const void* panels, void* s
     y_rows[static_cast<std::size_t>(r)] = (r * 8 + 1) % kRows;
   }
   for (const bool add : {false, true}) {
-    std::string fault = CheckCase(gemm, p, panels, scratch, {2, 12, 1, add, 1, x_rows.data(), y_rows.data()});
+    std::string fault = CheckCase(s, p, scratch, {2, 12, 1, add, 1, x_rows.data(), y_rows.data()});
     if (!fault.empty()) return fault;
   }
   for (const std::int64_t rows : {1, 2, 3, 13}) {
-    std::string fault = CheckSwiglu(gemm, p, panels, scratch, rows, rows == 13 ? 0 : 2);
+    std::string fault = CheckSwiglu(s, p, scratch, rows, rows == 13 ? 0 : 2);
     if (!fault.empty()) return fault;
   }
   return "";
@@ -255,6 +296,7 @@ std::string BothLengths(const OpKernels& kernels, Check check) {
 std::vector<KernelCheck> CheckKernels(const OpKernels& kernels, std::byte* scratch) {
   Product product;
   Fill(&product);
+  FillF8(&product);
   Buffer own;
   std::string trouble;
   if (scratch == nullptr) {
@@ -263,11 +305,12 @@ std::vector<KernelCheck> CheckKernels(const OpKernels& kernels, std::byte* scrat
     if (!made.ok()) trouble = made.error().message;
     scratch = own.data();
   }
-  const auto check = [&](GemmFn gemm, const void* panels) {
-    return trouble.empty() ? CheckGemm(gemm, product, panels, scratch) : trouble;
+  const auto check = [&](const GemmSubject& subject) {
+    return trouble.empty() ? CheckGemm(subject, product, scratch) : trouble;
   };
-  return {{"gemm_f32", DType::kF32, check(kernels.gemm_f32, product.f32.data())},
-          {"gemm_bf16", DType::kBF16, check(kernels.gemm_bf16, product.bf16.data())},
+  return {{"gemm_f32", DType::kF32, check({kernels.gemm_f32, product.f32.data(), 0, product.exact})},
+          {"gemm_bf16", DType::kBF16, check({kernels.gemm_bf16, product.bf16.data(), 0, product.exact})},
+          {"gemm_f8", DType::kF8E4M3, check({kernels.gemm_f8, product.f8.data(), kBlock, product.exact_f8})},
           {"rms_norm", DType::kF32, BothLengths(kernels, CheckRmsNorm)},
           {"silu_mul", DType::kF32, BothLengths(kernels, CheckSiluMul)},
           {"add_scaled", DType::kF32, BothLengths(kernels, CheckAddScaled)}};

@@ -57,7 +57,7 @@ class AttentionCase {
     const std::int64_t r = dims_.kv_lora_rank;
     const std::int64_t width = r + dims_.qk_rope_head_dim;
     const std::int64_t kv_rows = dims_.num_attention_heads * (dims_.qk_nope_head_dim + dims_.v_head_dim);
-    const bool bf16_weights = subject_.weight_dtype == WeightDType::kBF16;
+    const bool bf16_weights = subject_.weight_dtype != WeightDType::kF32;
     const bool bf16_cache = subject_.kv_dtype == DType::kBF16;
     const std::vector<float> kv_b = Normals(kv_rows * r, 1 / std::sqrt(static_cast<double>(r)), bf16_weights, rng_);
     kv_b_ = AsMatrix(kv_b, kv_rows, r);
@@ -104,7 +104,7 @@ class AttentionCase {
     std::vector<float> lse(static_cast<std::size_t>(rows_ * dims_.num_attention_heads));
     attend(cache_->Layer(0), *packed_, sequences, q_.data(), out.data(), lse.data(), executor_);
     const std::vector<AttentionOracle>& oracles =
-        Oracles(set.ops->bf16_inputs && subject_.weight_dtype == WeightDType::kBF16);
+        Oracles(set.ops->bf16_inputs && subject_.weight_dtype != WeightDType::kF32);
     reference::ForTasks(executor_, std::ssize(oracles), [&](std::int64_t task) {
       const auto shape = static_cast<std::size_t>(task % std::ssize(kShapes));
       const std::int64_t head = heads_[static_cast<std::size_t>(task / std::ssize(kShapes))];
@@ -175,24 +175,56 @@ class AttentionCase {
   std::vector<AttentionOracle> rounding_;
 };
 
+// Random weights [n, k] as products read them, and the source that packing gets.
+struct Weights {
+  std::vector<float> values;
+  std::vector<std::byte> codes;  // of fp8
+  std::vector<float> scales;     // one for each block of columns
+  ops::MatrixSource source;
+};
+
+constexpr std::int64_t kScaleBlock = 128;
+
+void MakeWeights(ops::PackedFormat format, std::int64_t n, std::int64_t k, std::mt19937_64& rng, Weights* w) {
+  const double size = 1 / std::sqrt(static_cast<double>(k));
+  if (format != ops::PackedFormat::kF8) {
+    w->values = Normals(n * k, size, format == ops::PackedFormat::kBF16, rng);
+    w->source = ops::MatrixSource::Dense(DType::kF32, reinterpret_cast<const std::byte*>(w->values.data()), k, {});
+    return;
+  }
+  // The root mean square of the codes is about 130.
+  for (const float x : Normals((k + kScaleBlock - 1) / kScaleBlock, size / 130, false, rng)) {
+    w->scales.push_back(std::abs(x));
+  }
+  for (std::int64_t i = 0; i < n * k; ++i) {
+    auto code = static_cast<std::uint8_t>(rng());
+    if (IsNanE4M3(code)) code = 0;
+    w->codes.push_back(std::byte{code});
+    const float scale = w->scales[static_cast<std::size_t>(i % k / kScaleBlock)];
+    w->values.push_back(FloatFromBf16(Bf16FromFloat(FloatFromE4M3(code) * scale)));
+  }
+  w->source =
+      ops::MatrixSource::Dense(DType::kF8E4M3, w->codes.data(), k,
+                               {DType::kF32, reinterpret_cast<const std::byte*>(w->scales.data()), n, kScaleBlock});
+}
+
 // y = x W^T over k inputs, of one row and of seven.
 Status ProveProduct(const KernelSet& set, ops::PackedFormat format, std::int64_t k, Executor& executor, Tally* tally) {
   std::mt19937_64 rng(static_cast<std::uint64_t>(k));
   const std::int64_t n = kMostOutputs;
-  const std::vector<float> w =
-      Normals(n * k, 1 / std::sqrt(static_cast<double>(k)), format == ops::PackedFormat::kBF16, rng);
-  ops::PackedMatrix packed{format, n, k, nullptr};
+  Weights w;
+  MakeWeights(format, n, k, rng, &w);
+  ops::PackedMatrix packed{format, n, k, nullptr, format == ops::PackedFormat::kF8 ? kScaleBlock : 0};
   MLA_ASSIGN_OR_RETURN(Buffer buffer, Buffer::Allocate(packed.bytes(), "packed product"));
   packed.data = buffer.data();
   MLA_ASSIGN_OR_RETURN(Buffer scratch, Buffer::Allocate(executor.workers() * ops::kGemmScratch, "product scratch"));
-  ops::PackPanels(ops::MatrixSource::Dense(DType::kF32, reinterpret_cast<const std::byte*>(w.data()), k, {}), 0, n,
-                  packed, 0, ops::Panels(n));
+  ops::PackPanels(w.source, 0, n, packed, 0, ops::Panels(n));
   for (const std::int64_t m : {std::int64_t{1}, std::int64_t{7}}) {
     const std::vector<float> x = Normals(m * k, 1, false, rng);
     std::vector<float> y(static_cast<std::size_t>(m * n));
     ops::Gemm({executor, *set.ops, scratch.data()}, ops::GemmProblem{x.data(), k, y.data(), n, m, packed});
-    const ProductRule rule{0, format == ops::PackedFormat::kBF16 && set.ops->bf16_inputs};
-    const Bounded expected = BoundedProduct(Exact(AsMatrix(x, m, k)), AsMatrix(w, n, k), rule, executor);
+    const ProductRule rule{0, format != ops::PackedFormat::kF32 && set.ops->bf16_inputs};
+    const Bounded expected = BoundedProduct(Exact(AsMatrix(x, m, k)), AsMatrix(w.values, n, k), rule, executor);
     const Matrix found = AsMatrix(y, m, n);
     const std::string what = fmt::format("{} rows, {} inputs", m, k);
     for (std::int64_t i = 0; i < m; ++i) CompareRow(found.row(i), expected, i, 0, n, {-1, i, -1, -1, what}, tally);
@@ -265,7 +297,8 @@ Status ProveKernels(const Subject& subject, const Budget& budget, Report* report
     Tally products(5, fmt::format("{}: products", set.name));
     Tally rows(5, fmt::format("{}: norms, SwiGLU, weighted sums", set.name));
     for (const std::int64_t k : InputsOf(c)) {
-      for (const ops::PackedFormat format : {ops::PackedFormat::kF32, ops::PackedFormat::kBF16}) {
+      for (const ops::PackedFormat format :
+           {ops::PackedFormat::kF32, ops::PackedFormat::kBF16, ops::PackedFormat::kF8}) {
         MLA_RETURN_IF_ERROR(ProveProduct(set, format, k, subject.executor, &products));
       }
       ProveRows(set, k, c.rms_norm_eps, &rows);

@@ -69,7 +69,7 @@ Result<const ops::OpKernels*> ChosenOps(const Subject& subject) {
 }
 
 Result<bool> Bf16Inputs(const Subject& subject) {
-  if (subject.weight_dtype != WeightDType::kBF16) return false;
+  if (subject.weight_dtype == WeightDType::kF32) return false;
   MLA_ASSIGN_OR_RETURN(const ops::OpKernels* kernels, ChosenOps(subject));
   return kernels->bf16_inputs;
 }

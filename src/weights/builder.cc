@@ -25,13 +25,18 @@ bool HasNan(const ops::MatrixSource& source, std::int64_t begin, std::int64_t en
   return source.dtype == DType::kF8E4M3 && HasNanE4M3(source.data + begin * columns, (end - begin) * columns);
 }
 
+ops::PackedFormat WideFormat(WeightDType keep) {
+  return keep == WeightDType::kF32 ? ops::PackedFormat::kF32 : ops::PackedFormat::kBF16;
+}
+
 }  // namespace
 
-Builder::Builder(const Builder& counting, Buffer& arena, const contract::ModelConfig& config,
-                 const io::Checkpoint& checkpoint, Executor& executor, const Progress& progress, HugePages huge_pages)
-    : keep_(counting.keep_),
+Builder::Builder(const Builder& counting, Buffer& arena, const io::Checkpoint& checkpoint, Executor& executor,
+                 const Progress& progress, HugePages huge_pages)
+    : config_(counting.config_),
+      keep_(counting.keep_),
+      stored_(counting.stored_),
       carver_(arena),
-      config_(&config),
       checkpoint_(&checkpoint),
       executor_(&executor),
       progress_(&progress),
@@ -55,8 +60,8 @@ const io::Tensor& Builder::Fetch(const std::string& name) const {
 }
 
 Result<ops::MatrixSource> Builder::SourceOf(const io::Tensor& tensor, std::int64_t columns) {
-  if (const auto fault = contract::ScaleValueFault(*config_, tensor, *checkpoint_)) return Error{*fault};
-  const BlockScales scales = contract::ScalesOf(*config_, tensor, *checkpoint_);
+  if (const auto fault = contract::ScaleValueFault(config_, tensor, *checkpoint_)) return Error{*fault};
+  const BlockScales scales = contract::ScalesOf(config_, tensor, *checkpoint_);
   if (scales.data != nullptr) Read(Fetch(contract::ScaleName(tensor.name)).bytes);
   return ops::MatrixSource::Dense(tensor.dtype, tensor.data, columns, scales);
 }
@@ -119,33 +124,49 @@ const float* Builder::Vector(const std::string& name, std::int64_t n) {
 }
 
 Embedding Builder::Table(const std::string& name, std::int64_t rows, std::int64_t columns) {
-  const std::int64_t width = keep_ == WeightDType::kF32 ? 4 : 2;
-  auto* out = carver_.Take<std::byte>(rows * columns * width);
-  if (!Loads(name)) return {keep_, columns, out};
+  const WeightDType kept = keep_ == WeightDType::kF32 ? keep_ : WeightDType::kBF16;
+  auto* out = carver_.Take<std::byte>(rows * columns * (kept == WeightDType::kF32 ? 4 : 2));
+  if (!Loads(name)) return {kept, columns, out};
   const io::Tensor& tensor = Fetch(name);
   const ops::MatrixSource source{tensor.dtype, tensor.data, columns, 1};
   ForRows(tensor, 0, rows, rows, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
-      if (keep_ == WeightDType::kF32) {
+      if (kept == WeightDType::kF32) {
         ops::ReadRow(source, row, columns, reinterpret_cast<float*>(out) + row * columns);
       } else {
         ops::ReadRow(source, row, columns, reinterpret_cast<Bf16Bits*>(out) + row * columns);
       }
     }
   });
-  return {keep_, columns, out};
+  return {kept, columns, out};
 }
 
-ops::PackedFormat Builder::kept_format() const {
-  return keep_ == WeightDType::kF32 ? ops::PackedFormat::kF32 : ops::PackedFormat::kBF16;
+bool Builder::StaysFp8(std::initializer_list<Source> sources) const {
+  if (keep_ != WeightDType::kFp8 || !config_.fp8 || !ops::CanKeepF8(config_.fp8->block_columns)) return false;
+  return std::all_of(sources.begin(), sources.end(), [this](const Source& source) {
+    const io::Tensor* tensor = stored_ == nullptr ? nullptr : stored_->Find(source.name);
+    return tensor == nullptr || (tensor->known_dtype && tensor->dtype == DType::kF8E4M3);
+  });
 }
 
-ops::PackedMatrix Builder::Matrix(std::initializer_list<Source> sources, std::int64_t k) {
-  return Matrix(sources, k, kept_format());
+ops::PackedMatrix Builder::FormatOf(std::initializer_list<Source> sources, std::int64_t k) const {
+  if (StaysFp8(sources)) return {ops::PackedFormat::kF8, 0, k, nullptr, config_.fp8->block_columns};
+  return {WideFormat(keep_), 0, k};
 }
 
-ops::PackedMatrix Builder::Matrix(std::initializer_list<Source> sources, std::int64_t k, ops::PackedFormat format) {
-  ops::PackedMatrix matrix{format, 0, k, nullptr};
+ops::PackedMatrix Builder::Product(std::initializer_list<Source> sources, std::int64_t k) {
+  return Stacked(sources, FormatOf(sources, k));
+}
+
+ops::PackedMatrix Builder::Matrix(const Source& source, std::int64_t k) {
+  return Stacked({source}, {WideFormat(keep_), 0, k});
+}
+
+ops::PackedMatrix Builder::Matrix(const Source& source, std::int64_t k, ops::PackedFormat format) {
+  return Stacked({source}, {format, 0, k});
+}
+
+ops::PackedMatrix Builder::Stacked(std::initializer_list<Source> sources, ops::PackedMatrix matrix) {
   for (const Source& source : sources) matrix.n += source.rows;
   matrix.data = carver_.Take<std::byte>(matrix.bytes());
   std::int64_t first_row = 0;
@@ -157,12 +178,14 @@ ops::PackedMatrix Builder::Matrix(std::initializer_list<Source> sources, std::in
 }
 
 ops::PackedMatrix Builder::Swiglu(const std::string& gate, const std::string& up, std::int64_t width, std::int64_t k) {
-  ops::PackedMatrix matrix{kept_format(), ops::SwigluRows(width), k, nullptr};
+  ops::PackedMatrix matrix = FormatOf({{gate, width}, {up, width}}, k);
+  matrix.n = ops::SwigluRows(width);
   matrix.data = carver_.Take<std::byte>(matrix.bytes());
-  ops::PackedMatrix part{matrix.format, width, k, matrix.data};
+  ops::PackedMatrix part = matrix;
+  part.n = width;
   for (const std::string& name : {gate, up}) {
     if (Loads(name)) status_ = PackInto(part, Fetch(name), 0, width, 2);
-    part.data += ops::PanelBytes(matrix.format, k);
+    part.data += matrix.panel_bytes();
   }
   return matrix;
 }
@@ -190,7 +213,7 @@ std::optional<KvBWeights> Builder::KvB(const std::string& name, const MlaDims& d
     return std::nullopt;
   }
   auto packed = KvBWeights::Pack(dims, tensor.dtype, tensor.data, keep_, *executor_,
-                                 contract::ScalesOf(*config_, tensor, *checkpoint_), huge_pages_);
+                                 contract::ScalesOf(config_, tensor, *checkpoint_), huge_pages_);
   Read(tensor.bytes);
   checkpoint_->Drop(tensor);
   if (!packed.ok()) {

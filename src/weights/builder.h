@@ -23,12 +23,17 @@ namespace mla::weights {
 
 class Builder {
  public:
-  // Counts bytes, and notes which tensors are asked for; everything handed out is null.
-  explicit Builder(WeightDType keep) : keep_(keep) {}
-  // Fills `arena`, which is as large as `counting` said, a builder that was asked for the same model. `config` says
-  // what fp8 looks like. Everything outlives this.
-  Builder(const Builder& counting, Buffer& arena, const contract::ModelConfig& config, const io::Checkpoint& checkpoint,
-          Executor& executor, const Progress& progress, HugePages huge_pages);
+  // Counts bytes, and notes which tensors are asked for; everything handed out is null. `stored` is where the tensors
+  // are, or null; products that it lacks are as the config says. Everything outlives this.
+  Builder(const contract::ModelConfig& config, WeightDType keep, const io::Checkpoint* stored)
+      : config_(config), keep_(keep), stored_(stored) {}
+  // Fills `arena`, which is as large as `counting` said, a builder that was asked for the same model and looked at the
+  // same checkpoint. Everything outlives this.
+  Builder(const Builder& counting, Buffer& arena, const io::Checkpoint& checkpoint, Executor& executor,
+          const Progress& progress, HugePages huge_pages);
+
+  // Whether the checkpoint has an optional tensor.
+  bool Has(const std::string& name) const { return stored_ != nullptr && stored_->Find(name) != nullptr; }
 
   // A 1-d tensor, widened to floats.
   const float* Vector(const std::string& name, std::int64_t n);
@@ -39,10 +44,12 @@ class Builder {
     std::string name;
     std::int64_t rows;
   };
-  // Tensors [rows, k] stacked into one packed matrix of the kept dtype, or of `format`.
-  ops::PackedMatrix Matrix(std::initializer_list<Source> sources, std::int64_t k);
-  ops::PackedMatrix Matrix(std::initializer_list<Source> sources, std::int64_t k, ops::PackedFormat format);
-  // A gate and an up projection [width, k] as one matrix for ops::GemmProblem::swiglu, of the kept dtype.
+  // Products [rows, k] stacked into one packed matrix, of the kept dtype. Fp8 stays so if all of them are in fp8.
+  ops::PackedMatrix Product(std::initializer_list<Source> sources, std::int64_t k);
+  // A matrix that is never in fp8, in the kept dtype or in `format`.
+  ops::PackedMatrix Matrix(const Source& source, std::int64_t k);
+  ops::PackedMatrix Matrix(const Source& source, std::int64_t k, ops::PackedFormat format);
+  // A gate and an up projection [width, k] as one matrix for ops::GemmProblem::swiglu, kept as Product's.
   ops::PackedMatrix Swiglu(const std::string& gate, const std::string& up, std::int64_t width, std::int64_t k);
   // kv_b_proj, in buffers of its own.
   std::optional<KvBWeights> KvB(const std::string& name, const MlaDims& dims);
@@ -53,12 +60,15 @@ class Builder {
   const Status& status() const { return status_; }
 
  private:
+  bool StaysFp8(std::initializer_list<Source> sources) const;
+  ops::PackedMatrix Stacked(std::initializer_list<Source> sources, ops::PackedMatrix matrix);
   // Whether there is something to pack. Where not, the name is noted.
   bool Loads(const std::string& name);
   const io::Tensor& Fetch(const std::string& name) const;
   // A tensor of so many columns as products read it. Fails on scales of fp8 that can't be used.
   Result<ops::MatrixSource> SourceOf(const io::Tensor& tensor, std::int64_t columns);
-  ops::PackedFormat kept_format() const;
+  // An empty matrix as these are kept.
+  ops::PackedMatrix FormatOf(std::initializer_list<Source> sources, std::int64_t k) const;
   // Packs a tensor's rows from row `first_row` of the matrix on. panel_step as in ops::PackPanels.
   Status PackInto(const ops::PackedMatrix& matrix, const io::Tensor& tensor, std::int64_t first_row, std::int64_t rows,
                   std::int64_t panel_step = 1);
@@ -70,10 +80,11 @@ class Builder {
   // So many bytes more were read.
   void Read(std::int64_t bytes);
 
+  const contract::ModelConfig& config_;
   WeightDType keep_;
+  const io::Checkpoint* stored_;
   Carver carver_;
   std::vector<std::string> names_;
-  const contract::ModelConfig* config_ = nullptr;
   const io::Checkpoint* checkpoint_ = nullptr;
   Executor* executor_ = nullptr;
   const Progress* progress_ = nullptr;

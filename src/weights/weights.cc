@@ -14,14 +14,14 @@ Mlp BuildMlp(Builder& b, const std::string& prefix, std::int64_t hidden, std::in
   Mlp mlp;
   mlp.intermediate_size = intermediate;
   mlp.gate_up = b.Swiglu(prefix + "gate_proj.weight", prefix + "up_proj.weight", intermediate, hidden);
-  mlp.down = b.Matrix({{prefix + "down_proj.weight", hidden}}, intermediate);
+  mlp.down = b.Product({{prefix + "down_proj.weight", hidden}}, intermediate);
   return mlp;
 }
 
 Moe BuildMoe(Builder& b, const contract::ModelConfig& c, const std::string& prefix) {
   const contract::MoeConfig& m = *c.moe;
   Moe moe;
-  moe.router = b.Matrix({{prefix + "gate.weight", m.n_routed_experts}}, c.hidden_size, ops::PackedFormat::kF32);
+  moe.router = b.Matrix({prefix + "gate.weight", m.n_routed_experts}, c.hidden_size, ops::PackedFormat::kF32);
   if (m.topk_method == contract::TopkMethod::kNoauxTc) {
     moe.bias = b.Vector(prefix + "gate.e_score_correction_bias", m.n_routed_experts);
   }
@@ -41,15 +41,15 @@ Attention BuildAttention(Builder& b, const contract::ModelConfig& c, const std::
   const std::string kv_a = prefix + "kv_a_proj_with_mqa.weight";
   Attention a;
   if (c.q_lora_rank) {
-    a.q_a_kv_a = b.Matrix({{prefix + "q_a_proj.weight", *c.q_lora_rank}, {kv_a, kv_rows}}, c.hidden_size);
+    a.q_a_kv_a = b.Product({{prefix + "q_a_proj.weight", *c.q_lora_rank}, {kv_a, kv_rows}}, c.hidden_size);
     a.q_a_norm = b.Vector(prefix + "q_a_layernorm.weight", *c.q_lora_rank);
-    a.q_b = b.Matrix({{prefix + "q_b_proj.weight", q_rows}}, *c.q_lora_rank);
+    a.q_b = b.Product({{prefix + "q_b_proj.weight", q_rows}}, *c.q_lora_rank);
   } else {
-    a.q_a_kv_a = b.Matrix({{prefix + "q_proj.weight", q_rows}, {kv_a, kv_rows}}, c.hidden_size);
+    a.q_a_kv_a = b.Product({{prefix + "q_proj.weight", q_rows}, {kv_a, kv_rows}}, c.hidden_size);
   }
   a.kv_a_norm = b.Vector(prefix + "kv_a_layernorm.weight", d.kv_lora_rank);
   a.kv_b = b.KvB(prefix + "kv_b_proj.weight", d);
-  a.o = b.Matrix({{prefix + "o_proj.weight", c.hidden_size}}, d.num_attention_heads * d.v_head_dim);
+  a.o = b.Product({{prefix + "o_proj.weight", c.hidden_size}}, d.num_attention_heads * d.v_head_dim);
   return a;
 }
 
@@ -71,30 +71,30 @@ std::string MtpPrefix(const contract::ModelConfig& c, std::int64_t i) {
   return fmt::format("model.layers.{}.", c.num_hidden_layers + i);
 }
 
-Mtp BuildMtp(Builder& b, const contract::ModelConfig& c, std::int64_t i, MtpExtra extra) {
+Mtp BuildMtp(Builder& b, const contract::ModelConfig& c, std::int64_t i) {
   const std::string prefix = MtpPrefix(c, i);
   Mtp mtp;
   mtp.enorm = b.Vector(prefix + "enorm.weight", c.hidden_size);
   mtp.hnorm = b.Vector(prefix + "hnorm.weight", c.hidden_size);
-  mtp.eh_proj = b.Matrix({{prefix + "eh_proj.weight", c.hidden_size}}, 2 * c.hidden_size);
+  mtp.eh_proj = b.Product({{prefix + "eh_proj.weight", c.hidden_size}}, 2 * c.hidden_size);
   mtp.layer = BuildLayer(b, c, c.num_hidden_layers + i);
   mtp.norm = b.Vector(prefix + "shared_head.norm.weight", c.hidden_size);
-  if (extra.embed) mtp.embed = b.Table(prefix + "embed_tokens.weight", c.vocab_size, c.hidden_size);
-  if (extra.head) mtp.head = b.Matrix({{prefix + "shared_head.head.weight", c.vocab_size}}, c.hidden_size);
+  // A config does not say whether the checkpoint has these.
+  const std::string embed = prefix + "embed_tokens.weight";
+  const std::string head = prefix + "shared_head.head.weight";
+  if (b.Has(embed)) mtp.embed = b.Table(embed, c.vocab_size, c.hidden_size);
+  if (b.Has(head)) mtp.head = b.Matrix({head, c.vocab_size}, c.hidden_size);
   return mtp;
 }
 
-ModelWeights Build(Builder& b, const contract::ModelConfig& c, const MtpExtras& extras) {
+ModelWeights Build(Builder& b, const contract::ModelConfig& c) {
   const char* embed = "model.embed_tokens.weight";
   ModelWeights w;
   w.embed = b.Table(embed, c.vocab_size, c.hidden_size);
   for (std::int64_t i = 0; i < c.num_hidden_layers; ++i) w.layers.push_back(BuildLayer(b, c, i));
   w.norm = b.Vector("model.norm.weight", c.hidden_size);
-  w.lm_head = b.Matrix({{c.tie_word_embeddings ? embed : "lm_head.weight", c.vocab_size}}, c.hidden_size);
-  for (std::int64_t i = 0; i < c.num_nextn_predict_layers; ++i) {
-    const auto at = static_cast<std::size_t>(i);
-    w.mtp.push_back(BuildMtp(b, c, i, at < extras.size() ? extras[at] : MtpExtra{}));
-  }
+  w.lm_head = b.Matrix({c.tie_word_embeddings ? embed : "lm_head.weight", c.vocab_size}, c.hidden_size);
+  for (std::int64_t i = 0; i < c.num_nextn_predict_layers; ++i) w.mtp.push_back(BuildMtp(b, c, i));
   return w;
 }
 
@@ -121,30 +121,19 @@ std::int64_t ModelWeights::bytes() const {
   return total;
 }
 
-MtpExtras FindMtpExtras(const contract::ModelConfig& config, const io::Checkpoint& checkpoint) {
-  MtpExtras extras;
-  for (std::int64_t i = 0; i < config.num_nextn_predict_layers; ++i) {
-    const std::string prefix = MtpPrefix(config, i);
-    extras.push_back({checkpoint.Find(prefix + "embed_tokens.weight") != nullptr,
-                      checkpoint.Find(prefix + "shared_head.head.weight") != nullptr});
-  }
-  return extras;
-}
-
-std::int64_t PlannedBytes(const contract::ModelConfig& config, WeightDType keep, const MtpExtras& extras) {
-  Builder counting(keep);
-  Build(counting, config, extras);
+std::int64_t PlannedBytes(const contract::ModelConfig& config, WeightDType keep, const io::Checkpoint* checkpoint) {
+  Builder counting(config, keep, checkpoint);
+  Build(counting, config);
   return counting.arena_bytes() + counting.kv_b_bytes();
 }
 
 Result<ModelWeights> Load(const contract::ModelConfig& config, const io::Checkpoint& checkpoint, WeightDType keep,
                           Executor& executor, const Progress& progress, HugePages huge_pages) {
-  const MtpExtras extras = FindMtpExtras(config, checkpoint);
-  Builder counting(keep);
-  Build(counting, config, extras);
+  Builder counting(config, keep, &checkpoint);
+  Build(counting, config);
   MLA_ASSIGN_OR_RETURN(Buffer arena, Buffer::Allocate(counting.arena_bytes(), "weights", huge_pages));
-  Builder loading(counting, arena, config, checkpoint, executor, progress, huge_pages);
-  ModelWeights weights = Build(loading, config, extras);
+  Builder loading(counting, arena, checkpoint, executor, progress, huge_pages);
+  ModelWeights weights = Build(loading, config);
   if (!loading.status().ok()) return loading.status().error();
   weights.arena = std::move(arena);
   return weights;

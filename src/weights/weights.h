@@ -83,17 +83,9 @@ struct ModelWeights {
   std::int64_t bytes() const;
 };
 
-// Which optional tensors each MTP layer of a checkpoint has: they decide bytes, and a config does not say. Layers past
-// the list have none.
-struct MtpExtra {
-  bool embed = false;
-  bool head = false;
-};
-using MtpExtras = std::vector<MtpExtra>;
-MtpExtras FindMtpExtras(const contract::ModelConfig& config, const io::Checkpoint& checkpoint);
-
-// Bytes that Load will allocate.
-std::int64_t PlannedBytes(const contract::ModelConfig& config, WeightDType keep, const MtpExtras& extras);
+// Bytes that Load will allocate. Without a checkpoint, one of the config alone: products all in fp8 where it says so,
+// no optional tensors.
+std::int64_t PlannedBytes(const contract::ModelConfig& config, WeightDType keep, const io::Checkpoint* checkpoint);
 
 // Called with tensors' bytes read so far and in all, from the loading thread.
 using Progress = std::function<void(std::int64_t done, std::int64_t total)>;

@@ -226,7 +226,7 @@ TEST(ModelReport, GivesRatesFromTimes) {
   const std::string text = ModelText(r);
   EXPECT_NE(text.find("decode at context 100         8.00 tokens/s [4.00 to 10.00], 64 tokens\n"), std::string::npos)
       << text;
-  EXPECT_NE(text.find("prompt of 512              256.00 tokens/s [128.00 to 512.00], 5 prompts, mha\n"),
+  EXPECT_NE(text.find("prompt of 512               256.00 tokens/s [128.00 to 512.00], 5 prompts, mha\n"),
             std::string::npos)
       << text;
   EXPECT_NE(text.find("threads: 2, kernels: avx2\n"), std::string::npos) << text;

@@ -72,6 +72,28 @@ TEST(Run, LongropeFollowsTheContextInEveryMode) {
   }
 }
 
+// Auto keeps a checkpoint's fp8, says so, and computes what bf16 does.
+TEST(Run, KeepsFp8AsItIs) {
+  const std::string model = std::string(MLA_SOURCE_DIR) + "/tests/conformance/data/fp8";
+  const auto run = [&](const std::string& weights) {
+    const ProcessResult result = Mla(
+        {"run", model, "--ids", "1,2,3,4,5,6,7,8,9", "--max-tokens", "6", "--weights", weights, "--json", "--quiet"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return Json::parse(result.out, nullptr, false);
+  };
+  const Json kept = run("auto");
+  const Json rounded = run("bf16");
+  EXPECT_EQ(kept["weights"], "fp8");
+  EXPECT_EQ(rounded["weights"], "bf16");
+  EXPECT_EQ(kept["ids"], rounded["ids"]);
+  EXPECT_EQ(kept["logprobs"], rounded["logprobs"]);
+  const Json inspect = Json::parse(Mla({"inspect", model, "--json"}).out, nullptr, false);
+  EXPECT_EQ(inspect["weight_bytes"]["fp8"], kept["memory"]["weights"]);
+  EXPECT_EQ(inspect["weight_bytes"]["bf16"], rounded["memory"]["weights"]);
+  EXPECT_LT(kept["memory"]["weights"].get<int>(), rounded["memory"]["weights"].get<int>());
+  EXPECT_EQ(RunJson({"And", "--max-tokens", "1"})["weights"], "bf16") << "a checkpoint without fp8";
+}
+
 // Where pages come from and who draws what changes no token; the report says what was got.
 TEST(Run, PagesAndNodesChangeNoResult) {
   const auto run = [](std::vector<std::string> more) {

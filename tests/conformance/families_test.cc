@@ -105,6 +105,26 @@ TEST_P(Family, AbsorbedAndMha) {
   }
 }
 
+// Fp8 that stays fp8 computes what it does rounded to bf16, to the bit.
+TEST(Fp8, KeptAsItIsHasTheBitsOfBf16) {
+  for (const char* name : {"fp8", "fp8_ue8m0"}) {
+    SCOPED_TRACE(name);
+    const Fixture fixture(name);
+    const Model kept = LoadModel(fixture.dir, WeightDType::kFp8);
+    const Model rounded = LoadModel(fixture.dir, WeightDType::kBF16);
+    EXPECT_LT(kept.weight_bytes(), rounded.weight_bytes());
+    const auto pool = MakeThreadPool(2);
+    for (const Form form : {Form::kAbsorbed, Form::kMha}) {
+      ForwardOptions options;
+      options.forms = {{std::ssize(fixture.ids), form}};
+      const std::vector<float> found = ForwardLogits(kept, fixture.ids, options, *pool);
+      const std::vector<float> expected = ForwardLogits(rounded, fixture.ids, options, *pool);
+      ASSERT_EQ(found.size(), expected.size());
+      EXPECT_EQ(std::memcmp(found.data(), expected.data(), found.size() * sizeof(float)), 0) << FormName(form);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Fixtures, Family, ::testing::ValuesIn(ConformanceFixtures()),
                          [](const auto& test) { return TestName(test.param); });
 

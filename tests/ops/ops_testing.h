@@ -29,6 +29,7 @@ inline std::vector<Isa> MachineIsas() {
   return isas;
 }
 
+// Those that take every source.
 inline constexpr ops::PackedFormat kFormats[] = {ops::PackedFormat::kF32, ops::PackedFormat::kBF16};
 
 inline constexpr float kQuietNan = std::numeric_limits<float>::quiet_NaN();
@@ -97,7 +98,10 @@ inline bool SameBits(const float* a, const float* b, std::int64_t n) {
   return n == 0 || std::memcmp(a, b, static_cast<std::size_t>(n) * sizeof(float)) == 0;
 }
 
-inline const char* FormatName(ops::PackedFormat format) { return format == ops::PackedFormat::kF32 ? "f32" : "bf16"; }
+inline const char* FormatName(ops::PackedFormat format) {
+  constexpr const char* kNames[] = {"f32", "bf16", "f8"};
+  return kNames[static_cast<int>(format)];
+}
 
 }  // namespace mla::testing
 

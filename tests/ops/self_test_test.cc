@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -22,7 +24,7 @@ using ops::OpKernels;
 TEST(OpsSelfTest, EveryTableOfThisMachinePasses) {
   for (const Isa isa : testing::MachineIsas()) {
     const std::vector<KernelCheck> checks = ops::CheckKernels(ops::KernelsFor(isa));
-    EXPECT_EQ(checks.size(), 5U);
+    EXPECT_EQ(checks.size(), 6U);
     for (const KernelCheck& check : checks) EXPECT_EQ(check.fault, "") << IsaName(isa) << " " << check.kernel;
   }
 }
@@ -37,7 +39,7 @@ std::string OnlyFault(const OpKernels& table, const std::string& kernel) {
   return fault;
 }
 
-// Both formats' products, wrapped by a change of the block that is asked for.
+// Each format's products, wrapped by a change of the block that is asked for.
 template <class Change>
 void ExpectGemmFault(Change /*change*/, const std::string& what) {
   OpKernels table = kOpsPortable;
@@ -54,6 +56,13 @@ void ExpectGemmFault(Change /*change*/, const std::string& what) {
     kOpsPortable.gemm_bf16(changed);
   };
   EXPECT_NE(OnlyFault(table, "gemm_bf16"), "") << what;
+  table = kOpsPortable;
+  table.gemm_f8 = [](const GemmBlock& block) {
+    GemmBlock changed = block;
+    Change()(&changed);
+    kOpsPortable.gemm_f8(changed);
+  };
+  EXPECT_NE(OnlyFault(table, "gemm_f8"), "") << what;
 }
 
 TEST(OpsSelfTest, FindsWrongProducts) {
@@ -132,6 +141,51 @@ TEST(OpsSelfTest, FindsAWrongPairOrderAndALostOddK) {
   EXPECT_NE(OnlyFault(table, "gemm_bf16"), "") << "keeps its sums in bf16";
   table.gemm_bf16 = PlainGemm<true, false, false, false, false, true>;
   EXPECT_NE(OnlyFault(table, "gemm_bf16"), "") << "takes up for gate";
+}
+
+// Decodes as it should, but for the fault; then plain loops.
+enum class Fp8Fault { kNone, kOneScale, kFirstBlock, kSwapPair, kTruncates, kFlushes };
+template <Fp8Fault kFault>
+void PlainF8(const GemmBlock& b) {
+  const std::int64_t panel_bytes = (b.k + b.scale_block - 1) / b.scale_block * 64 + (b.k + 1) / 2 * 32;
+  for (std::int64_t r = b.row_begin; r < b.row_end; ++r) {
+    const float* x = b.x + (b.x_rows != nullptr ? b.x_rows[r] : r) * b.ldx;
+    float* y = b.y + (b.y_rows != nullptr ? b.y_rows[r] : r) * b.ldy;
+    for (std::int64_t j = b.panel_begin * 16; j < std::min(b.n, b.panel_end * 16); ++j) {
+      float sum = 0;
+      for (std::int64_t k = 0; k < b.k; ++k) {
+        const auto* panel = static_cast<const char*>(b.panels) + j / 16 * panel_bytes;
+        const auto* block = panel + k / b.scale_block * (64 + b.scale_block * 16);
+        const std::int64_t half = kFault == Fp8Fault::kSwapPair ? 1 - k % 2 : k % 2;
+        const auto code = static_cast<std::uint8_t>(block[64 + (k % b.scale_block / 2 * 16 + j % 16) * 2 + half]);
+        const char* scales = kFault == Fp8Fault::kFirstBlock ? panel : block;
+        float scale = 0;
+        std::memcpy(&scale, scales + (kFault == Fp8Fault::kOneScale ? 0 : j % 16 * 4), 4);
+        float w = FloatFromE4M3(code) * scale;
+        if (kFault == Fp8Fault::kFlushes && (code & 0x78U) == 0) w = 0;
+        w = FloatFromBf16(kFault == Fp8Fault::kTruncates ? static_cast<Bf16Bits>(std::bit_cast<std::uint32_t>(w) >> 16)
+                                                         : Bf16FromFloat(w));
+        sum += x[k] * w;
+      }
+      y[j] = (b.add ? y[j] : 0.0F) + sum * b.scale;
+    }
+  }
+}
+
+TEST(OpsSelfTest, FindsWrongFp8) {
+  OpKernels table = kOpsPortable;
+  table.gemm_f8 = PlainF8<Fp8Fault::kNone>;
+  for (const KernelCheck& check : ops::CheckKernels(table)) EXPECT_EQ(check.fault, "") << "the plain loops themselves";
+  table.gemm_f8 = PlainF8<Fp8Fault::kOneScale>;
+  EXPECT_NE(OnlyFault(table, "gemm_f8"), "") << "a panel's lanes share the first scale";
+  table.gemm_f8 = PlainF8<Fp8Fault::kFirstBlock>;
+  EXPECT_NE(OnlyFault(table, "gemm_f8"), "") << "all blocks share the first one's scales";
+  table.gemm_f8 = PlainF8<Fp8Fault::kSwapPair>;
+  EXPECT_NE(OnlyFault(table, "gemm_f8"), "") << "pairs are turned";
+  table.gemm_f8 = PlainF8<Fp8Fault::kTruncates>;
+  EXPECT_NE(OnlyFault(table, "gemm_f8"), "") << "weights are cut off to bf16";
+  table.gemm_f8 = PlainF8<Fp8Fault::kFlushes>;
+  EXPECT_NE(OnlyFault(table, "gemm_f8"), "") << "denormal codes are lost";
 }
 
 TEST(OpsSelfTest, FindsWrongRows) {

@@ -1,5 +1,6 @@
 mla_test(ops gemm LABELS kernels)
 mla_test(ops gemm_bits LABELS kernels threads)
+mla_test(ops gemm_f8 LABELS kernels threads)
 mla_test(ops swiglu LABELS kernels threads)
 mla_test(ops packed LABELS kernels)
 mla_test(ops packed_fp8)

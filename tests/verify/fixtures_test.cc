@@ -35,6 +35,8 @@ TEST_P(Fixture, PassesInBf16) {
 INSTANTIATE_TEST_SUITE_P(Fixtures, Fixture, ::testing::ValuesIn(ConformanceFixtures()),
                          [](const auto& test) { return TestName(test.param); });
 
+TEST(InFp8, Passes) { ExpectPasses(UnderProof(ConformanceData("fp8"), WeightDType::kFp8, DType::kBF16)); }
+
 // What bf16 hides: whole products in fp32, fp8 widened, tied embeddings with three scales.
 TEST(InF32, Passes) {
   for (const char* name : {"deepseek_v3", "fp8", "minicpm3_long"}) {

@@ -1,10 +1,13 @@
 // Fp8 checkpoints, loaded: the bits of the same numbers stored wide; what can't be used is refused by name.
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -13,6 +16,7 @@
 #include "attention/kv_b.h"
 #include "contract/tensors.h"
 #include "io/checkpoint.h"
+#include "io/safetensors.h"
 #include "reference/reference.h"
 #include "testing/fp8_checkpoint.h"
 #include "testing/models.h"
@@ -65,13 +69,132 @@ TEST(Fp8Weights, HoldTheBitsOfTheSameNumbersStoredWide) {
       for (const WeightDType keep : {WeightDType::kF32, WeightDType::kBF16}) {
         const ModelWeights a = Need(LoadAll(fp8, keep));
         const ModelWeights b = Need(LoadAll(wide, keep));
-        EXPECT_EQ(a.bytes(), PlannedBytes(fp8.config, keep, {}));
+        EXPECT_EQ(a.bytes(), PlannedBytes(fp8.config, keep, &fp8.checkpoint));
         ExpectSameBytes(a.arena, b.arena);
         for (std::size_t i = 0; i < a.layers.size(); ++i) {
           ExpectSameBytes(a.layers[i].attention.kv_b->impl().storage, b.layers[i].attention.kv_b->impl().storage);
         }
       }
     }
+  }
+}
+
+// A packed matrix's elements in its kept form, as bf16: by the layouts that ops/packed.h describes.
+std::vector<Bf16Bits> Elements(const ops::PackedMatrix& m) {
+  std::vector<Bf16Bits> elements;
+  for (std::int64_t n = 0; n < m.n; ++n) {
+    const std::byte* panel = m.data + n / 16 * m.panel_bytes();
+    for (std::int64_t k = 0; k < m.k; ++k) {
+      const std::int64_t in_pair = n % 16 * 2 + k % 2;
+      if (m.format == ops::PackedFormat::kBF16) {
+        elements.push_back(0);
+        std::memcpy(&elements.back(), panel + (k / 2 * 32 + in_pair) * 2, 2);
+        continue;
+      }
+      const std::byte* block = panel + k / m.scale_block * (64 + m.scale_block * 16);
+      float scale = 0;
+      std::memcpy(&scale, block + n % 16 * 4, 4);
+      const auto code = std::to_integer<std::uint8_t>(block[64 + k % m.scale_block / 2 * 32 + in_pair]);
+      elements.push_back(Bf16FromFloat(FloatFromE4M3(code) * scale));
+    }
+  }
+  return elements;
+}
+
+std::vector<ops::PackedMatrix> Products(const ModelWeights& w) {
+  std::vector<ops::PackedMatrix> products;
+  const auto add_mlp = [&](const Mlp& mlp) {
+    products.push_back(mlp.gate_up);
+    products.push_back(mlp.down);
+  };
+  const auto add = [&](const Layer& layer) {
+    products.push_back(layer.attention.q_a_kv_a);
+    if (layer.attention.q_b.n > 0) products.push_back(layer.attention.q_b);
+    products.push_back(layer.attention.o);
+    if (layer.dense) return add_mlp(*layer.dense);
+    for (const Mlp& expert : layer.moe->experts) add_mlp(expert);
+    if (layer.moe->shared) add_mlp(*layer.moe->shared);
+  };
+  for (const Layer& layer : w.layers) add(layer);
+  for (const Mtp& mtp : w.mtp) {
+    products.push_back(mtp.eh_proj);
+    add(mtp.layer);
+  }
+  return products;
+}
+
+TEST(Fp8Weights, StayFp8AndAreTheSameWeights) {
+  const Fp8Options kinds[] = {
+      {128, 128, DType::kF32, false}, {20, 24, DType::kBF16, false}, {7, 50, DType::kF8E8M0, false}};
+  for (const TinyOptions& options : {WithMtp(), OddOptions(), HalfSplitOptions()}) {
+    for (const Fp8Options& kind : kinds) {
+      SCOPED_TRACE(testing::Fp8ConfigJson(TinyConfigJson(options), kind));
+      const TempDir dir;
+      WriteFp8Checkpoint(dir.File("fp8"), dir.File("wide"), TinyConfigJson(options), 11, kind);
+      const Opened opened = Open(dir.File("fp8"));
+      const ModelWeights kept = Need(LoadAll(opened, WeightDType::kFp8));
+      const ModelWeights rounded = Need(LoadAll(opened, WeightDType::kBF16));
+      EXPECT_EQ(kept.bytes(), PlannedBytes(opened.config, WeightDType::kFp8, &opened.checkpoint));
+      EXPECT_EQ(kept.bytes(), PlannedBytes(opened.config, WeightDType::kFp8, nullptr)) << "the config says as much";
+      EXPECT_EQ(kept.lm_head.format, ops::PackedFormat::kBF16);
+      EXPECT_EQ(kept.embed.dtype, WeightDType::kBF16);
+      const auto a = Products(kept);
+      const auto b = Products(rounded);
+      ASSERT_EQ(a.size(), b.size());
+      for (std::size_t i = 0; i < a.size(); ++i) {
+        ASSERT_EQ(a[i].format, ops::PackedFormat::kF8) << i;
+        ASSERT_EQ(Elements(a[i]), Elements(b[i])) << i;
+      }
+      for (std::size_t i = 0; i < kept.layers.size(); ++i) {
+        if (kept.layers[i].moe) EXPECT_EQ(kept.layers[i].moe->router.format, ops::PackedFormat::kF32);
+        ExpectSameBytes(kept.layers[i].attention.kv_b->impl().storage,
+                        rounded.layers[i].attention.kv_b->impl().storage);
+      }
+    }
+  }
+}
+
+// Blocks of an odd width have pairs of k with two scales.
+TEST(Fp8Weights, OfOddBlocksAreKeptInBf16) {
+  const TempDir dir;
+  WriteFp8Checkpoint(dir.File("fp8"), dir.File("wide"), TinyConfigJson(), 11, {16, 9, DType::kF32, false});
+  const Opened opened = Open(dir.File("fp8"));
+  const ModelWeights kept = Need(LoadAll(opened, WeightDType::kFp8));
+  ExpectSameBytes(kept.arena, Need(LoadAll(opened, WeightDType::kBF16)).arena);
+}
+
+// Replaces tensors by name with those of another checkpoint, without scales.
+void Widen(const std::string& dir, const io::Checkpoint& wide, std::string_view suffix) {
+  const Opened opened = Open(dir);
+  std::vector<io::SafetensorsSpec> specs;
+  std::vector<std::string> bytes;
+  for (const io::Tensor& t : opened.checkpoint.tensors()) {
+    if (t.name.ends_with(std::string(suffix) + "_scale_inv")) continue;
+    const io::Tensor& from = t.name.ends_with(suffix) ? *wide.Find(t.name) : t;
+    specs.push_back({from.name, from.dtype, from.shape});
+    bytes.emplace_back(reinterpret_cast<const char*>(from.data), static_cast<std::size_t>(from.bytes));
+  }
+  auto writer = Need(io::SafetensorsWriter::Create(dir + "/other.safetensors", specs));
+  for (const std::string& piece : bytes) Need(writer.Append(std::as_bytes(std::span(piece))));
+  Need(writer.Finish());
+  std::filesystem::rename(dir + "/other.safetensors", dir + "/model.safetensors");
+}
+
+// A matrix of which one part is wider is kept in bf16 whole, and so is it planned.
+TEST(Fp8Weights, BesideWiderOnesAreKeptInBf16) {
+  const TempDir dir;
+  WriteFp8Checkpoint(dir.File("fp8"), dir.File("wide"), TinyConfigJson(), 11);
+  const Opened wide = Open(dir.File("wide"));
+  Widen(dir.File("fp8"), wide.checkpoint, "kv_a_proj_with_mqa.weight");
+  const Opened opened = Open(dir.File("fp8"));
+  const ModelWeights kept = Need(LoadAll(opened, WeightDType::kFp8));
+  const ModelWeights rounded = Need(LoadAll(opened, WeightDType::kBF16));
+  EXPECT_EQ(kept.bytes(), PlannedBytes(opened.config, WeightDType::kFp8, &opened.checkpoint));
+  for (std::size_t i = 0; i < kept.layers.size(); ++i) {
+    const ops::PackedMatrix& m = kept.layers[i].attention.q_a_kv_a;
+    EXPECT_EQ(m.format, ops::PackedFormat::kBF16);
+    EXPECT_EQ(Elements(m), Elements(rounded.layers[i].attention.q_a_kv_a));
+    EXPECT_EQ(kept.layers[i].attention.q_b.format, ops::PackedFormat::kF8);
   }
 }
 
@@ -145,14 +268,14 @@ class Patch {
 // The production path and the reference refuse alike.
 void ExpectRefused(const std::string& dir, const std::vector<std::string>& parts) {
   const Opened opened = Open(dir);
-  const Result<ModelWeights> weights = LoadAll(opened, WeightDType::kBF16);
   const auto model =
       reference::ReferenceModel::Load(opened.config, opened.checkpoint, opened.config.max_position_embeddings);
-  ASSERT_FALSE(weights.ok());
   ASSERT_FALSE(model.ok());
-  for (const std::string& part : parts) {
-    EXPECT_THAT(weights.error().message, HasSubstr(part));
-    EXPECT_THAT(model.error().message, HasSubstr(part));
+  for (const std::string& part : parts) EXPECT_THAT(model.error().message, HasSubstr(part));
+  for (const WeightDType keep : {WeightDType::kBF16, WeightDType::kFp8}) {
+    const Result<ModelWeights> weights = LoadAll(opened, keep);
+    ASSERT_FALSE(weights.ok());
+    for (const std::string& part : parts) EXPECT_THAT(weights.error().message, HasSubstr(part));
   }
 }
 

@@ -245,8 +245,7 @@ TEST(Weights, PlannedBytesAreAllocatedBytesAndNoMoreThanTheDataNeed) {
     WriteTinyCheckpoint(dir.path(), TinyConfigJson(options), 6);
     const Opened opened = Open(dir.path());
     for (const WeightDType keep : {WeightDType::kF32, WeightDType::kBF16}) {
-      const MtpExtras extras = FindMtpExtras(opened.config, opened.checkpoint);
-      const std::int64_t planned = PlannedBytes(opened.config, keep, extras);
+      const std::int64_t planned = PlannedBytes(opened.config, keep, &opened.checkpoint);
       EXPECT_EQ(LoadAll(opened, keep).bytes(), planned);
       // Each tensor once (kv_b_proj's w_kc twice, a tied embedding twice), padded to whole panels and borders.
       std::int64_t least = 0;
@@ -305,8 +304,7 @@ TEST(Weights, OptionalTensorsOfTheMtpLayerAreKeptWhereTheyAre) {
       ASSERT_EQ(w.mtp[0].embed.has_value(), embed);
       ASSERT_EQ(w.mtp[0].head.has_value(), head);
       ExpectHolds(opened, WeightDType::kBF16);
-      const MtpExtras extras = FindMtpExtras(opened.config, opened.checkpoint);
-      planned[{embed, head}] = PlannedBytes(opened.config, WeightDType::kF32, extras);
+      planned[{embed, head}] = PlannedBytes(opened.config, WeightDType::kF32, &opened.checkpoint);
       EXPECT_EQ(w.bytes(), (planned[{embed, head}]));
     }
   }
