@@ -24,7 +24,8 @@ MLA_INLINE void StorePanel(const GemmBlock& b, float* y, int64_t panel, V16 sum)
 }
 
 // Writes silu(gate) * up of panels `panel` and `panel` + 1, or those outputs that exist.
-MLA_INLINE void StoreSwiglu(const GemmBlock& b, float* y, int64_t panel, V16 gate, V16 up) {
+// Not inlined: tiles of every size would each hold a copy of SiLU.
+[[gnu::noinline]] void StoreSwiglu(const GemmBlock& b, float* y, int64_t panel, V16 gate, V16 up) {
   const int64_t n = panel / 2 * kLanes;
   const V16 product = Mul(Silu(gate), up);
   if (n + kLanes <= b.n) return Store(y + n, product);

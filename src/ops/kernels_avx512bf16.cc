@@ -76,8 +76,8 @@ void StoreSum(const Block& k, int64_t r, int64_t panel, __m512 sum) {
   _mm512_mask_storeu_ps(y, mask, sum);
 }
 
-// Of panels `panel` and `panel` + 1.
-void StoreSwiglu(const Block& k, int64_t r, int64_t panel, __m512 gate, __m512 up) {
+// Of panels `panel` and `panel` + 1. Not inlined: tiles of every size would each hold a copy of SiLU.
+[[gnu::noinline]] void StoreSwiglu(const Block& k, int64_t r, int64_t panel, __m512 gate, __m512 up) {
   const GemmBlock& b = k.b;
   const int64_t row = k.row + r;
   const int64_t n = panel / 2 * 16;
