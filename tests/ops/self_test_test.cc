@@ -88,26 +88,29 @@ float Element(const GemmBlock& b, std::int64_t j, std::int64_t k, bool bf16, boo
   return FloatFromBf16(static_cast<const std::uint16_t*>(b.panels)[at]);
 }
 
-template <bool kBf16, bool kUpIsGate>
-void PlainSwiglu(const GemmBlock& b) {
+// element(j, k): the weight of output j.
+template <class ElementOf>
+void PlainSwiglu(const GemmBlock& b, const ElementOf& element, bool up_is_gate) {
   for (std::int64_t r = b.row_begin; r < b.row_end; ++r) {
     for (std::int64_t j = b.panel_begin * 8; j < std::min(b.n, b.panel_end * 8); ++j) {
       std::array<float, 2> sum = {};
       for (std::int64_t k = 0; k < b.k; ++k) {
         for (std::int64_t i = 0; i < 2; ++i) {
-          sum[static_cast<std::size_t>(i)] +=
-              b.x[r * b.ldx + k] * Element(b, j / 16 * 32 + i * 16 + j % 16, k, kBf16, false);
+          sum[static_cast<std::size_t>(i)] += b.x[r * b.ldx + k] * element(j / 16 * 32 + i * 16 + j % 16, k);
         }
       }
-      const float gate = sum[kUpIsGate ? 1 : 0];
-      b.y[r * b.ldy + j] = gate / (1 + std::exp(-gate)) * sum[kUpIsGate ? 0 : 1];
+      const float gate = sum[up_is_gate ? 1 : 0];
+      b.y[r * b.ldy + j] = gate / (1 + std::exp(-gate)) * sum[up_is_gate ? 0 : 1];
     }
   }
 }
 
 template <bool kBf16, bool kSwapPair, bool kDropOddK, bool kScaleFirst, bool kRoundSums, bool kUpIsGate = false>
 void PlainGemm(const GemmBlock& b) {
-  if (b.swiglu) return PlainSwiglu<kBf16, kUpIsGate>(b);
+  if (b.swiglu) {
+    return PlainSwiglu(
+        b, [&](std::int64_t j, std::int64_t k) { return Element(b, j, k, kBf16, false); }, kUpIsGate);
+  }
   for (std::int64_t r = b.row_begin; r < b.row_end; ++r) {
     const float* x = b.x + (b.x_rows != nullptr ? b.x_rows[r] : r) * b.ldx;
     float* y = b.y + (b.y_rows != nullptr ? b.y_rows[r] : r) * b.ldy;
@@ -146,27 +149,31 @@ TEST(OpsSelfTest, FindsAWrongPairOrderAndALostOddK) {
 // Decodes as it should, but for the fault; then plain loops.
 enum class Fp8Fault { kNone, kOneScale, kFirstBlock, kSwapPair, kTruncates, kFlushes };
 template <Fp8Fault kFault>
-void PlainF8(const GemmBlock& b) {
+float ElementF8(const GemmBlock& b, std::int64_t j, std::int64_t k) {
   const std::int64_t panel_bytes = (b.k + b.scale_block - 1) / b.scale_block * 64 + (b.k + 1) / 2 * 32;
+  const auto* panel = static_cast<const char*>(b.panels) + j / 16 * panel_bytes;
+  const auto* block = panel + k / b.scale_block * (64 + b.scale_block * 16);
+  const std::int64_t half = kFault == Fp8Fault::kSwapPair ? 1 - k % 2 : k % 2;
+  const auto code = static_cast<std::uint8_t>(block[64 + (k % b.scale_block / 2 * 16 + j % 16) * 2 + half]);
+  const char* scales = kFault == Fp8Fault::kFirstBlock ? panel : block;
+  float scale = 0;
+  std::memcpy(&scale, scales + (kFault == Fp8Fault::kOneScale ? 0 : j % 16 * 4), 4);
+  const float w = kFault == Fp8Fault::kFlushes && (code & 0x78U) == 0 ? 0 : FloatFromE4M3(code) * scale;
+  const auto cut = static_cast<Bf16Bits>(std::bit_cast<std::uint32_t>(w) >> 16);
+  return FloatFromBf16(kFault == Fp8Fault::kTruncates ? cut : Bf16FromFloat(w));
+}
+
+template <Fp8Fault kFault>
+void PlainF8(const GemmBlock& b) {
+  if (b.swiglu)
+    return PlainSwiglu(
+        b, [&](std::int64_t j, std::int64_t k) { return ElementF8<kFault>(b, j, k); }, false);
   for (std::int64_t r = b.row_begin; r < b.row_end; ++r) {
     const float* x = b.x + (b.x_rows != nullptr ? b.x_rows[r] : r) * b.ldx;
     float* y = b.y + (b.y_rows != nullptr ? b.y_rows[r] : r) * b.ldy;
     for (std::int64_t j = b.panel_begin * 16; j < std::min(b.n, b.panel_end * 16); ++j) {
       float sum = 0;
-      for (std::int64_t k = 0; k < b.k; ++k) {
-        const auto* panel = static_cast<const char*>(b.panels) + j / 16 * panel_bytes;
-        const auto* block = panel + k / b.scale_block * (64 + b.scale_block * 16);
-        const std::int64_t half = kFault == Fp8Fault::kSwapPair ? 1 - k % 2 : k % 2;
-        const auto code = static_cast<std::uint8_t>(block[64 + (k % b.scale_block / 2 * 16 + j % 16) * 2 + half]);
-        const char* scales = kFault == Fp8Fault::kFirstBlock ? panel : block;
-        float scale = 0;
-        std::memcpy(&scale, scales + (kFault == Fp8Fault::kOneScale ? 0 : j % 16 * 4), 4);
-        float w = FloatFromE4M3(code) * scale;
-        if (kFault == Fp8Fault::kFlushes && (code & 0x78U) == 0) w = 0;
-        w = FloatFromBf16(kFault == Fp8Fault::kTruncates ? static_cast<Bf16Bits>(std::bit_cast<std::uint32_t>(w) >> 16)
-                                                         : Bf16FromFloat(w));
-        sum += x[k] * w;
-      }
+      for (std::int64_t k = 0; k < b.k; ++k) sum += x[k] * ElementF8<kFault>(b, j, k);
       y[j] = (b.add ? y[j] : 0.0F) + sum * b.scale;
     }
   }

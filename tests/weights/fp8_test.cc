@@ -146,7 +146,9 @@ TEST(Fp8Weights, StayFp8AndAreTheSameWeights) {
         ASSERT_EQ(Elements(a[i]), Elements(b[i])) << i;
       }
       for (std::size_t i = 0; i < kept.layers.size(); ++i) {
-        if (kept.layers[i].moe) EXPECT_EQ(kept.layers[i].moe->router.format, ops::PackedFormat::kF32);
+        if (kept.layers[i].moe) {
+          EXPECT_EQ(kept.layers[i].moe->router.format, ops::PackedFormat::kF32);
+        }
         ExpectSameBytes(kept.layers[i].attention.kv_b->impl().storage,
                         rounded.layers[i].attention.kv_b->impl().storage);
       }
