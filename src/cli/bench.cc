@@ -147,7 +147,7 @@ Result<int> RunModel(const BenchOptions& o, const Log& log) {
   WarnOfRejectedKernels(*loaded.engine, log);
   report.machine = {DetectCpu().model, loaded.engine->kernels(), loaded.pool->workers()};
   report.model = o.model;
-  report.weights = o.weights;
+  report.weights = KeptWeights(o, opened.config);
   report.weight_bytes = loaded.model->weight_bytes();
   report.kv_dtype = o.kv_dtype;
   report.mode = o.mode;
