@@ -1,6 +1,6 @@
 set(harness ${CMAKE_CURRENT_LIST_DIR}/harness.cc)
 mla_test(engine golden)
-mla_test(engine invariance LABELS threads SOURCES ${harness})
+mla_test(engine invariance UP_TO engine LABELS threads SOURCES ${harness})
 mla_test(engine requests)
 mla_test(engine step_plan)
 mla_test(engine memory)

@@ -1,5 +1,5 @@
 mla_test(verify bounds)
-mla_test(verify faults LABELS kernels)
+mla_test(verify faults)
 mla_test(verify fixtures)
 mla_test(verify report)
 mla_test(verify reading)
