@@ -68,30 +68,36 @@ inline Packed Pack(ops::PackedFormat format, const std::vector<float>& w, std::i
   return packed;
 }
 
-// A pool's products, with the scratch that they need.
+// A pool's products, with the scratch that they need: NaN at first, then what the test's products before have left.
 class Products {
  public:
   static constexpr std::int64_t kInputs = 4 << 20;
 
   Products(Executor& executor, const ops::OpKernels& kernels)
-      : executor_(executor),
-        kernels_(kernels),
-        scratch_(std::move(Buffer::Allocate(executor.workers() * ops::kGemmScratch + kInputs, "scratch")).value()) {
-    std::memset(scratch_.data(), 0xff, static_cast<std::size_t>(scratch_.bytes()));  // NaN: what is read was written
-  }
+      : executor_(executor), kernels_(kernels), scratch_(Scratch(executor.workers() * ops::kGemmScratch + kInputs)) {}
   void operator()(std::span<const ops::GemmProblem> problems) {
-    std::byte* inputs = scratch_.data() + executor_.workers() * ops::kGemmScratch;
-    ops::Gemm({executor_, kernels_, scratch_.data(), inputs, room_}, problems);
+    std::byte* inputs = scratch_ + executor_.workers() * ops::kGemmScratch;
+    ops::Gemm({executor_, kernels_, scratch_, inputs, room_}, problems);
   }
   // Bytes of packed inputs that there is room for.
   void SetRoom(std::int64_t bytes) { room_ = bytes; }
   void operator()(const ops::GemmProblem& problem) { (*this)(std::span<const ops::GemmProblem>(&problem, 1)); }
 
  private:
+  // The process's own: filling so much for each product would take longer than the product.
+  static std::byte* Scratch(std::int64_t bytes) {
+    static Buffer buffer;
+    if (buffer.bytes() < bytes) {
+      buffer = std::move(Buffer::Allocate(bytes, "scratch")).value();
+      std::memset(buffer.data(), 0xff, static_cast<std::size_t>(bytes));  // NaN
+    }
+    return buffer.data();
+  }
+
   Executor& executor_;
   const ops::OpKernels& kernels_;
   std::int64_t room_ = kInputs;
-  Buffer scratch_;
+  std::byte* scratch_;
 };
 
 inline bool SameBits(const float* a, const float* b, std::int64_t n) {
