@@ -1,10 +1,10 @@
 #include "bench/measure.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "base/check.h"
+#include "base/clock.h"
 
 namespace mla::bench {
 namespace {
@@ -28,9 +28,9 @@ class RateMeans {
 
 double TimeOnce(const Timed& timed) {
   if (timed.prepare) timed.prepare();
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = Clock::now();
   timed.run();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return Since(begin);
 }
 
 double Seconds(double amount, double rate) { return amount > 0 ? amount / rate : 0; }

@@ -1,16 +1,14 @@
 #include "bench/model_bench.h"
 
 #include <algorithm>
-#include <chrono>
 #include <random>
 #include <vector>
 
+#include "base/clock.h"
 #include "engine/limits.h"
 
 namespace mla::bench {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kUntimed = 2;  // tokens of output: the prompt's own, and one to warm up
 
@@ -34,7 +32,7 @@ Result<double> StepUntil(Engine& engine, SequenceId id, std::size_t tokens) {
     const SequenceView view = engine.Get(id);
     if (view.finish == FinishReason::kNotFinite) return engine::NotFiniteError(std::ssize(view.ids));
   }
-  return std::chrono::duration<double>(Clock::now() - begin).count();
+  return Since(begin);
 }
 
 Result<Summary> TimeOutput(Engine& engine, const ModelBenchOptions& o) {

@@ -1,10 +1,10 @@
 #include "bench/probe.h"
 
 #include <algorithm>
-#include <chrono>
 #include <random>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/parallel.h"
 #include "bench/measure.h"
 #include "mla/dtypes.h"
@@ -73,10 +73,6 @@ std::unique_ptr<PeakData> RandomPeakData() {
   return data;
 }
 
-double Since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
 }  // namespace
 
 const PeakInfo& PeakInfoOf(PeakKind kind) { return kInfos[static_cast<std::size_t>(kind)]; }
@@ -110,7 +106,7 @@ Probe::Probe(Executor& executor, const CpuInfo& cpu, double run_seconds)
 
 // Each worker runs the loop. Returns seconds.
 double Probe::RunLoop(const PeakLoop& loop, std::int64_t rounds) {
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = Clock::now();
   ParallelFor(executor_, executor_.workers(), [&](std::int64_t /*task*/, int worker) {
     loop.run(rounds, data_.get(), &sinks_[static_cast<std::size_t>(worker)]);
   });
@@ -144,7 +140,7 @@ double Probe::Operations(PeakKind kind) {
 double Probe::ReadSeconds(std::span<const std::byte> data) {
   const auto lines = static_cast<std::int64_t>(data.size() / 64);
   const std::int64_t tasks = executor_.workers() * kReadTasks;
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = Clock::now();
   const auto multiply_adds = static_cast<double>(data.size()) / 2;  // of one row with bf16 weights
   ParallelForWork(executor_, tasks, multiply_adds, [&](std::int64_t task, int worker) {
     const std::int64_t first = lines * task / tasks * 64;

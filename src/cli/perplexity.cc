@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include "base/clock.h"
 #include "cli/app.h"
-#include "cli/clock.h"
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "cli/interrupt.h"

@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include "base/clock.h"
 #include "cli/app.h"
-#include "cli/clock.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/load.h"

@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/clock.h"
+#include "base/clock.h"
 #include "cli/load.h"
 #include "engine/limits.h"
 #include "reference/reference.h"

@@ -10,11 +10,11 @@
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
+#include "base/clock.h"
 #include "base/cpu_info.h"
 #include "bench/published_configs.h"
 #include "bench/synthetic.h"
 #include "cli/app.h"
-#include "cli/clock.h"
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "cli/interrupt.h"

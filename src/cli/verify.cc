@@ -1,4 +1,5 @@
 // mla verify MODEL: is this engine right on this checkpoint?
+#include "base/clock.h"
 #include "verify/verify.h"
 
 #include <memory>
@@ -10,7 +11,6 @@
 #include <spdlog/spdlog.h>
 
 #include "cli/app.h"
-#include "cli/clock.h"
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "cli/interrupt.h"

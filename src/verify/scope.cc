@@ -25,7 +25,6 @@ constexpr double kSquaresCost = 3;
 
 // Multiply-adds a second of one worker on the oracle's sums, over 10 ms of numbers that are in its cache already.
 double MeasureRate() {
-  using Clock = std::chrono::steady_clock;
   const std::vector<double> a(4096, 0.5);
   double sum = 0;
   double work = 0;
@@ -34,7 +33,7 @@ double MeasureRate() {
   while (spent < 0.01) {
     for (int i = 0; i < 16; ++i) sum += reference::Dot(a.data(), a.data(), 4096);
     work += 16 * 4096;
-    spent = std::chrono::duration<double>(Clock::now() - begin).count();
+    spent = Since(begin);
   }
   return sum > 0 ? work / spent : 1;
 }

@@ -2,12 +2,12 @@
 #ifndef MLA_VERIFY_SCOPE_H_
 #define MLA_VERIFY_SCOPE_H_
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "verify/subject.h"
 
 namespace mla::verify {
@@ -19,13 +19,12 @@ class Budget {
       : begin_(Clock::now()), seconds_(seconds), cancelled_(std::move(cancelled)) {}
 
   double seconds() const { return seconds_; }
-  double Spent() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
+  double Spent() const { return Since(begin_); }
   bool Cancelled() const { return cancelled_ && cancelled_(); }
   // Whether so large a part of the whole is spent, or somebody wants an end.
   bool Past(double part) const { return Cancelled() || Spent() > part * seconds_; }
 
  private:
-  using Clock = std::chrono::steady_clock;
   Clock::time_point begin_;
   double seconds_;
   std::function<bool()> cancelled_;

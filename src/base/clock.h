@@ -1,16 +1,16 @@
 // How long things take.
-#ifndef MLA_CLI_CLOCK_H_
-#define MLA_CLI_CLOCK_H_
+#ifndef MLA_BASE_CLOCK_H_
+#define MLA_BASE_CLOCK_H_
 
 #include <chrono>
 
-namespace mla::cli {
+namespace mla {
 
 using Clock = std::chrono::steady_clock;
 
 // Seconds from then to now.
 inline double Since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-}  // namespace mla::cli
+}  // namespace mla
 
-#endif  // MLA_CLI_CLOCK_H_
+#endif  // MLA_BASE_CLOCK_H_
