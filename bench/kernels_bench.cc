@@ -49,7 +49,7 @@ void BM_Fma(benchmark::State& state) {
   mla::Buffer scratch = std::move(mla::Buffer::Allocate(pool->workers() * mla::ops::kGemmScratch, "scratch")).value();
   for (auto _ : state) {
     for (int i = 0; i < 64; ++i)
-      mla::ops::Gemm({*pool, kernels, scratch.data()}, mla::ops::GemmProblem{x.data(), k, y.data(), n, m, w});
+      mla::ops::Gemm({*pool, kernels, {scratch.data()}}, mla::ops::GemmProblem{x.data(), k, y.data(), n, m, w});
     benchmark::DoNotOptimize(y.data());
   }
   Rates(state, 64.0 * 2 * m * n * k, 0);
@@ -95,7 +95,7 @@ void BM_Gemm(benchmark::State& state) {
   const auto& kernels = mla::ops::KernelsFor(mla::DetectCpu().best());
   mla::Buffer scratch = std::move(mla::Buffer::Allocate(pool->workers() * mla::ops::kGemmScratch, "scratch")).value();
   for (auto _ : state) {
-    mla::ops::Gemm({*pool, kernels, scratch.data()}, mla::ops::GemmProblem{x.data(), k, y.data(), n, m, w});
+    mla::ops::Gemm({*pool, kernels, {scratch.data()}}, mla::ops::GemmProblem{x.data(), k, y.data(), n, m, w});
     benchmark::DoNotOptimize(y.data());
   }
   Rates(state, 2.0 * static_cast<double>(m * n * k), static_cast<double>(w.bytes()));

@@ -19,9 +19,7 @@ struct Workspace {
   AbsorbedWorkspace absorbed;
   MhaWorkspace mha;
   std::vector<Scratch> scratch;
-  std::byte* gemm_scratch = nullptr;
-  std::byte* gemm_inputs = nullptr;
-  std::int64_t gemm_input_bytes = 0;
+  ops::GemmMemory gemm;
 };
 
 // Of a pass's heads, absorbed, and of a piece's latents.
@@ -37,9 +35,7 @@ void PlaceAll(const MlaAttention::Options& options, Carver* carver, Workspace* o
   PlaceMha(options, carver, &out->mha);
   out->scratch.resize(static_cast<std::size_t>(options.workers));
   for (Scratch& scratch : out->scratch) PlaceScratch(options.dims, carver, &scratch);
-  out->gemm_scratch = carver->Take<std::byte>(options.workers * ops::kGemmScratch);
-  out->gemm_input_bytes = InputBytes(options, *out);
-  out->gemm_inputs = carver->Take<std::byte>(out->gemm_input_bytes);
+  out->gemm = ops::GemmMemory::Place(options.workers, InputBytes(options, *out), carver);
 }
 
 }  // namespace
@@ -81,7 +77,7 @@ Result<MlaAttention> attention::CreateAttention(const MlaAttention::Options& opt
       impl->buffer, Buffer::Allocate(MlaAttention::WorkspaceBytes(options), "attention workspace", options.huge_pages));
   Carver carver(impl->buffer);
   PlaceAll(options, &carver, &impl->workspace);
-  MLA_ASSIGN_OR_RETURN(impl->choice, ChooseKernels(sets, options.kernels, impl->workspace.gemm_scratch));
+  MLA_ASSIGN_OR_RETURN(impl->choice, ChooseKernels(sets, options.kernels, impl->workspace.gemm.scratch));
   return MlaAttention(std::move(impl));
 }
 
@@ -110,9 +106,7 @@ void MlaAttention::Run(const CacheLayerView& cache, const KvBWeights& weights,
                                     weights.impl(),
                                     executor,
                                     impl.workspace.scratch.data(),
-                                    impl.workspace.gemm_scratch,
-                                    impl.workspace.gemm_inputs,
-                                    impl.workspace.gemm_input_bytes};
+                                    impl.workspace.gemm};
   if (absorbed_rows > 0) RunAbsorbed(step, sequences, q, out, lse, impl.workspace.absorbed);
   if (mha_rows > 0) RunMha(step, sequences, q, out, lse, impl.workspace.mha, &impl.counters);
   impl.counters.absorbed_rows += absorbed_rows;

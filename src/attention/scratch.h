@@ -2,7 +2,6 @@
 #ifndef MLA_ATTENTION_SCRATCH_H_
 #define MLA_ATTENTION_SCRATCH_H_
 
-#include <cstddef>
 #include <cstdint>
 
 #include "attention/kernels.h"
@@ -36,12 +35,10 @@ struct StepContext {
   const CacheLayerView& cache;
   const KvBWeights::Impl& weights;
   Executor& executor;
-  Scratch* scratch;         // [workers]
-  std::byte* gemm_scratch;  // ops::kGemmScratch a worker
-  std::byte* gemm_inputs;   // packed inputs of a region's products
-  std::int64_t gemm_input_bytes;
+  Scratch* scratch;  // [workers]
+  ops::GemmMemory gemm_memory;
 
-  ops::GemmContext gemm() const { return {executor, ops, gemm_scratch, gemm_inputs, gemm_input_bytes}; }
+  ops::GemmContext gemm() const { return {executor, ops, gemm_memory}; }
 };
 
 void PlaceScratch(const MlaDims& dims, Carver* carver, Scratch* out);

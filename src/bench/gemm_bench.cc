@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "bench/random_fill.h"
-#include "ops/gemm.h"
 
 namespace mla::bench {
 namespace {
@@ -36,9 +35,7 @@ void GemmBench::Place(int workers, Carver* carver) {
   source_ = carver->Take<std::byte>(SourceBytes(plan_.format, s.n, s.k));
   x_ = carver->Take<float>(plan_.max_rows * s.k);
   y_ = carver->Take<float>(plan_.max_rows * s.n);
-  scratch_ = carver->Take<std::byte>(workers * ops::kGemmScratch);
-  input_bytes_ = ops::PackedInputBytes(plan_.max_rows, s.k);
-  inputs_ = carver->Take<std::byte>(input_bytes_);
+  gemm_ = ops::GemmMemory::Place(workers, ops::PackedInputBytes(plan_.max_rows, s.k), carver);
 }
 
 std::int64_t GemmBench::PlannedBytes(const GemmPlan& plan, int workers) {
@@ -88,7 +85,7 @@ CaseResult GemmBench::Run(Probe& probe, Isa isa, std::int64_t rows, const Repeat
   result.format = plan_.format.name;
   result.working_set = plan_.copies() * Stride(first_);
   result.work = GemmWork(plan_.shape, plan_.format, rows, isa);
-  const ops::GemmContext context{probe.executor(), ops::KernelsFor(isa), scratch_, inputs_, input_bytes_};
+  const ops::GemmContext context{probe.executor(), ops::KernelsFor(isa), gemm_};
   Timed timed;
   timed.run = [&] { ops::Gemm(context, ops::GemmProblem{x_, plan_.shape.k, y_, plan_.shape.n, rows, NextCopy()}); };
   timed.read = [&] { return ReadRate(probe); };

@@ -13,6 +13,7 @@
 #include "bench/random_weights.h"
 #include "bench/shapes.h"
 #include "mla/result.h"
+#include "ops/gemm.h"
 #include "ops/packed.h"
 
 namespace mla::bench {
@@ -59,9 +60,7 @@ class GemmBench {
   std::byte* source_ = nullptr;
   float* x_ = nullptr;
   float* y_ = nullptr;
-  std::byte* scratch_ = nullptr;
-  std::byte* inputs_ = nullptr;
-  std::int64_t input_bytes_ = 0;
+  ops::GemmMemory gemm_;
   std::int64_t copy_ = 0;
 };
 

@@ -1,5 +1,4 @@
 // mla verify MODEL: is this engine right on this checkpoint?
-#include "base/clock.h"
 #include "verify/verify.h"
 
 #include <memory>
@@ -10,6 +9,7 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include "base/clock.h"
 #include "cli/app.h"
 #include "cli/command.h"
 #include "cli/flags.h"

@@ -54,9 +54,7 @@ void PlaceWorkspace(const contract::ModelConfig& config, const StepLimits& limit
     out->products = carver->Take<ops::GemmProblem>(m.n_routed_experts + 1);
   }
   out->activated = carver->Take<float>(t * activated);
-  out->gemm_scratch = carver->Take<std::byte>(limits.workers * ops::kGemmScratch);
-  out->gemm_input_bytes = InputBytes(config, t);
-  out->gemm_inputs = carver->Take<std::byte>(out->gemm_input_bytes);
+  out->gemm = ops::GemmMemory::Place(limits.workers, InputBytes(config, t), carver);
 }
 
 }  // namespace mla::layers

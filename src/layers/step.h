@@ -50,13 +50,9 @@ struct Workspace {
   std::int32_t* sorted_slot = nullptr;   // [T * K] token * K + slot
   std::int32_t* expert_begin = nullptr;  // [E + 1] where each expert's group begins
   ops::GemmProblem* products = nullptr;  // [E + 1]
-  std::byte* gemm_scratch = nullptr;     // ops::kGemmScratch a worker
-  std::byte* gemm_inputs = nullptr;      // packed inputs of the largest product, or of all experts together
-  std::int64_t gemm_input_bytes = 0;
+  ops::GemmMemory gemm;                  // inputs of the largest product, or of all experts together
 
-  ops::GemmContext Gemm(Executor& executor, const ops::OpKernels& kernels) const {
-    return {executor, kernels, gemm_scratch, gemm_inputs, gemm_input_bytes};
-  }
+  ops::GemmContext Gemm(Executor& executor, const ops::OpKernels& kernels) const { return {executor, kernels, gemm}; }
 };
 
 // Lays the workspace out; with a counting carver, tells its size.

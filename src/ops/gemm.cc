@@ -97,8 +97,8 @@ class Walk {
     packed_ = nullptr;
     if (context_.kernels.pack_x == nullptr || p.w.format == PackedFormat::kF32 || p.m <= kRowsPackedAlone) return;
     const std::int64_t bytes = PackedInputBytes(p.m, p.w.k);
-    if (bytes > context_.input_bytes - used_) return;
-    packed_ = context_.inputs + used_;
+    if (bytes > context_.memory.input_bytes - used_) return;
+    packed_ = context_.memory.inputs + used_;
     used_ += bytes;
   }
   static bool SameInput(const GemmProblem& a, const GemmProblem& b) {
@@ -177,7 +177,7 @@ void RunTask(const GemmContext& context, const Walk& walk, const Cut& cut, const
   block.row_end = std::min(p.m, block.row_begin + rows);
   block.panel_begin = part.begin + task % cut.PanelTasks(p, part) * panels;
   block.panel_end = std::min(part.end, block.panel_begin + panels);
-  block.scratch = context.scratch + worker * kGemmScratch;
+  block.scratch = context.memory.scratch + worker * kGemmScratch;
   KernelOf(context.kernels, p.w.format)(block);
 }
 

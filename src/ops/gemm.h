@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/buffer.h"
 #include "base/cpu_info.h"
 #include "mla/executor.h"
 #include "ops/kernels.h"
@@ -33,15 +34,25 @@ struct GemmProblem {
   std::int64_t swiglu = 0;
 };
 
-// Who computes, and where.
-struct GemmContext {
-  Executor& executor;
-  const OpKernels& kernels;
+// What products work in.
+struct GemmMemory {
   std::byte* scratch = nullptr;  // kGemmScratch bytes for each worker, at 64-byte borders
   // Room for packed inputs of many rows (PackedInputBytes), or none: workers then pack their own, over again for each
   // task. Changes no result.
   std::byte* inputs = nullptr;
   std::int64_t input_bytes = 0;
+
+  static GemmMemory Place(int workers, std::int64_t input_bytes, Carver* carver) {
+    auto* scratch = carver->Take<std::byte>(workers * kGemmScratch);
+    return {scratch, carver->Take<std::byte>(input_bytes), input_bytes};
+  }
+};
+
+// Who computes, and where.
+struct GemmContext {
+  Executor& executor;
+  const OpKernels& kernels;
+  GemmMemory memory;
 };
 
 // Runs all problems as one parallel region, two where inputs are packed first. Outputs (and whole rows) are split over

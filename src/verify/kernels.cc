@@ -222,7 +222,7 @@ Status ProveProduct(const KernelSet& set, ops::PackedFormat format, std::int64_t
   for (const std::int64_t m : {std::int64_t{1}, std::int64_t{7}}) {
     const std::vector<float> x = Normals(m * k, 1, false, rng);
     std::vector<float> y(static_cast<std::size_t>(m * n));
-    ops::Gemm({executor, *set.ops, scratch.data()}, ops::GemmProblem{x.data(), k, y.data(), n, m, packed});
+    ops::Gemm({executor, *set.ops, {scratch.data()}}, ops::GemmProblem{x.data(), k, y.data(), n, m, packed});
     const ProductRule rule{0, format != ops::PackedFormat::kF32 && set.ops->bf16_inputs};
     const Bounded expected = BoundedProduct(Exact(AsMatrix(x, m, k)), AsMatrix(w.values, n, k), rule, executor);
     const Matrix found = AsMatrix(y, m, n);

@@ -121,7 +121,7 @@ TEST(Allocation, GemmAllocatesNothing) {
     problem.ldy = 100;
     problem.m = m;
     problem.w = packed;
-    EXPECT_EQ(AllocationsIn([&] { ops::Gemm({*pool, kernels, scratch.data()}, problem); }), 0) << m;
+    EXPECT_EQ(AllocationsIn([&] { ops::Gemm({*pool, kernels, {scratch.data()}}, problem); }), 0) << m;
   }
 }
 

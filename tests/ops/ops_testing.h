@@ -77,7 +77,7 @@ class Products {
       : executor_(executor), kernels_(kernels), scratch_(Scratch(executor.workers() * ops::kGemmScratch + kInputs)) {}
   void operator()(std::span<const ops::GemmProblem> problems) {
     std::byte* inputs = scratch_ + executor_.workers() * ops::kGemmScratch;
-    ops::Gemm({executor_, kernels_, scratch_, inputs, room_}, problems);
+    ops::Gemm({executor_, kernels_, {scratch_, inputs, room_}}, problems);
   }
   // Bytes of packed inputs that there is room for.
   void SetRoom(std::int64_t bytes) { room_ = bytes; }
