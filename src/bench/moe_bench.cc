@@ -9,7 +9,6 @@
 #include "layers/mlp.h"
 #include "layers/parts.h"
 #include "ops/gemm.h"
-#include "ops/routing.h"
 
 namespace mla::bench {
 namespace {
@@ -126,9 +125,7 @@ CaseResult MoeBench::Run(Probe& probe, Isa isa, std::int64_t rows, const Repeats
   layers::Batch batch;
   batch.ids = zeros;
   batch.positions = zeros;
-  const layers::RouteFn route = [](const layers::RouteCall& call) {
-    ops::RouteToken(call.spec, call.logits, call.bias, call.scratch, call.index, call.weight);
-  };
+  const layers::RouteFn route = layers::RouteByOps;
   const layers::MlpContext context{config, ops::KernelsFor(isa), route, probe.executor(), ws_};
   const auto load = [&] { std::copy_n(x_, rows * config.hidden_size, ws_.x); };  // the layer works in place
 

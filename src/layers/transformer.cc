@@ -50,11 +50,7 @@ Result<std::unique_ptr<Transformer>> Transformer::Create(const contract::ModelCo
     MLA_ASSIGN_OR_RETURN(RopeTable rope, RopeTable::Create(config.rope, limits.max_keys, limits.huge_pages));
     whole.rope = std::make_shared<const RopeTable>(std::move(rope));
   }
-  if (!whole.route) {
-    whole.route = [](const RouteCall& call) {
-      ops::RouteToken(call.spec, call.logits, call.bias, call.scratch, call.index, call.weight);
-    };
-  }
+  if (!whole.route) whole.route = RouteByOps;
   MLA_ASSIGN_OR_RETURN(Buffer buffer, Buffer::Allocate(StepBytes(config, limits), "step workspace", limits.huge_pages));
   return std::unique_ptr<Transformer>(
       new Transformer(config, weights, std::move(attention), std::move(whole), std::move(buffer), limits));

@@ -39,10 +39,7 @@ layers::RouteFn ForcedRoute(const contract::ModelConfig& c, const std::vector<re
 }
 
 layers::RouteFn OwnRoute(const Subject& subject) {
-  if (subject.parts.route) return subject.parts.route;
-  return [](const layers::RouteCall& call) {
-    ops::RouteToken(call.spec, call.logits, call.bias, call.scratch, call.index, call.weight);
-  };
+  return subject.parts.route ? subject.parts.route : layers::RouteByOps;
 }
 
 std::int64_t ArgMax(const double* row, std::int64_t n) { return std::max_element(row, row + n) - row; }
