@@ -1,22 +1,15 @@
 #if defined(__x86_64__) && !defined(MLA_SCALAR_ONLY)
 #include <immintrin.h>
 
+#include "base/amx.h"
 #include "bench/peak_loops.h"
 
 namespace mla::bench {
 namespace {
 
-struct __attribute__((packed)) TileConfig {
-  uint8_t palette = 1;
-  uint8_t start_row = 0;
-  uint8_t reserved[14] = {};
-  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
-
 // Four tiles of sums, two of each operand: the block that product kernels use, without their loads.
 void Begin(const void* operands) {
-  const TileConfig config;
+  const amx::TileConfig config;
   _tile_loadconfig(&config);
   const auto* data = static_cast<const char*>(operands);
   _tile_loadd(4, data, 64);

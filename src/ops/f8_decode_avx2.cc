@@ -40,17 +40,10 @@ void DecodeEachScale(const char* scales, const char* codes, int64_t pairs, uint1
   }
 }
 
-void DecodeBlock(const char* scales, const char* codes, int64_t pairs, uint16_t* out, int64_t ahead) {
-  if (HasTable(scales)) {
-    DecodeOneScale(MakeTable(scales), codes, pairs, out, ahead);
-  } else {
-    DecodeEachScale(scales, codes, pairs, out);
-  }
-}
-
 }  // namespace
 }  // namespace mla::ops
 
+#define MLA_F8_TABLE
 #include "ops/f8_decode.inl"
 
 namespace mla::ops {

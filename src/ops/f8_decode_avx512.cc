@@ -31,8 +31,8 @@ __m512i Products(const char* codes, __m512 scales) {
   return Rounded(_mm512_mul_ps(_mm512_cvtph_ps(halves), scales));
 }
 
-void DecodeEachScale(__m512 scales, const char* codes, int64_t pairs, uint16_t* out) {
-  scales = _mm512_mul_ps(scales, _mm512_set1_ps(256));
+void DecodeEachScale(const char* lane_scales, const char* codes, int64_t pairs, uint16_t* out) {
+  const __m512 scales = _mm512_mul_ps(_mm512_loadu_ps(lane_scales), _mm512_set1_ps(256));
   const __m512 first = _mm512_permutexvar_ps(_mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7), scales);
   const __m512 second =
       _mm512_permutexvar_ps(_mm512_setr_epi32(8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13, 14, 14, 15, 15), scales);
@@ -44,17 +44,10 @@ void DecodeEachScale(__m512 scales, const char* codes, int64_t pairs, uint16_t* 
   }
 }
 
-void DecodeBlock(const char* scales, const char* codes, int64_t pairs, uint16_t* out, int64_t ahead) {
-  if (HasTable(scales)) {
-    DecodeOneScale(MakeTable(scales), codes, pairs, out, ahead);
-  } else {
-    DecodeEachScale(_mm512_loadu_ps(scales), codes, pairs, out);
-  }
-}
-
 }  // namespace
 }  // namespace mla::ops
 
+#define MLA_F8_TABLE
 #include "ops/f8_decode.inl"
 
 namespace mla::ops {

@@ -1,14 +1,12 @@
 // The kernels, over simd::V16. Included by one kernels_ISA.cc for each instruction set, which defines MLA_SIMD_*, the
 // block sizes kRows x kPanels of the product's inner loop, and the table's name.
+#include "ops/gemm_rows.h"
 #include "ops/silu.h"
 
 namespace mla::ops {
 namespace {
 
 using namespace simd::MLA_SIMD_NS;  // NOLINT(google-build-using-namespace): the vocabulary of this file
-
-MLA_INLINE const float* XRow(const GemmBlock& b, int64_t r) { return b.x + (b.x_rows ? b.x_rows[r] : r) * b.ldx; }
-MLA_INLINE float* YRow(const GemmBlock& b, int64_t r) { return b.y + (b.y_rows ? b.y_rows[r] : r) * b.ldy; }
 
 // Writes 16 outputs of panel p, or those of them that exist.
 MLA_INLINE void StorePanel(const GemmBlock& b, float* y, int64_t panel, V16 sum) {

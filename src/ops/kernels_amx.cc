@@ -3,11 +3,12 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "base/amx.h"
 #define MLA_SIMD_AVX512
 #include "base/simd.h"
+#include "ops/bf16_rows.h"
 #include "ops/f8_decode.h"
 #include "ops/kernels.h"
-#include "ops/silu.h"
 
 // A packed panel is a column of B tiles as it stands: 16 pairs of k by 16 outputs are 1 KiB in a row. x is rounded to
 // bf16 and packed into A tiles of 16 rows by 32 of k, in blocks that stay in the second cache (2 MiB) while the weights
@@ -30,20 +31,8 @@ constexpr int64_t kPackedX = kBlockTiles * kBlockSteps * kTileBytes;  // bytes o
 constexpr int64_t kSums = kBlockTiles * kGroupPanels * kTileBytes;    // and for sums between blocks of k
 constexpr int64_t kDecoded = 2 * kBlockSteps * kTileBytes;            // and for two panels of fp8, decoded
 static_assert(kPackedX + kSums + kDecoded <= kGemmScratch);
-// Of few rows, steps that are decoded at a time. A row over weights in memory: 0.82 of the read rate, 0.72 by 4 steps,
-// 0.64 by 8, 0.53 by 16: while tiles are at work little is asked of memory.
+// Of few rows, steps that are decoded at a time. Few: while tiles are at work little is asked of memory.
 constexpr int64_t kDecodedSteps = 2;
-
-struct __attribute__((packed)) TileConfig {
-  uint8_t palette = 1;
-  uint8_t start_row = 0;
-  uint8_t reserved[14] = {};
-  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
-
-int64_t Min(int64_t a, int64_t b) { return a < b ? a : b; }
-int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // What is at work: some rows, panels and steps of k.
 struct Block {
@@ -67,20 +56,13 @@ struct Block {
   float* sum(int64_t p, int64_t tile) const { return sums + (p * row_tiles() + tile) * 256; }
 };
 
-__m512i RoundPairs(const float* x, int64_t left) {
-  if (left >= kStep) return (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(x + 16), _mm512_loadu_ps(x));
-  const auto low = static_cast<__mmask16>(left >= 16 ? 0xffff : (1U << left) - 1);
-  const auto high = static_cast<__mmask16>(left > 16 ? (1U << (left - 16)) - 1 : 0);
-  return (__m512i)_mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(high, x + 16), _mm512_maskz_loadu_ps(low, x));
-}
-
 // Rounds and packs steps [step, step + steps) of row r, 0 of a tile that has no such row: its sums are not looked at.
 void PackRow(const GemmBlock& b, int64_t r, int64_t step, int64_t steps, char* to) {
   if (r >= b.row_end) {
     for (int64_t s = 0; s < steps; ++s) _mm512_store_si512(to + s * kTileBytes, _mm512_setzero_si512());
     return;
   }
-  const float* from = b.x + (b.x_rows != nullptr ? b.x_rows[r] : r) * b.ldx + step * kStep;
+  const float* from = XRow(b, r) + step * kStep;
   const int64_t left = b.k - step * kStep;
   for (int64_t s = 0; s < steps; ++s) {
     _mm512_store_si512(to + s * kTileBytes, RoundPairs(from + s * kStep, left - s * kStep));
@@ -105,31 +87,17 @@ char* PackedBlock(const GemmBlock& b, int64_t row, int64_t step) {
 
 // One tile of sums to y.
 void StoreTile(const Block& k, const float* sum, int64_t tile, int64_t panel) {
-  const GemmBlock& b = k.b;
-  const int64_t n = panel * 16;
-  const auto mask = static_cast<__mmask16>(n + 16 <= b.n ? 0xffff : (1U << (b.n - n)) - 1);
-  const __m512 scale = _mm512_set1_ps(b.scale);
   const int64_t rows = Min(kTileRows, k.rows - tile * kTileRows);
   for (int64_t r = 0; r < rows; ++r) {
-    const int64_t row = k.row + tile * kTileRows + r;
-    float* y = b.y + (b.y_rows != nullptr ? b.y_rows[row] : row) * b.ldy + n;
-    __m512 v = _mm512_mul_ps(_mm512_load_ps(sum + r * 16), scale);
-    if (b.add) v = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, y), v);
-    _mm512_mask_storeu_ps(y, mask, v);
+    StoreSum(k.b, k.row + tile * kTileRows + r, panel, _mm512_load_ps(sum + r * 16));
   }
 }
 
 // Tiles of sums of panels `panel` and `panel` + 1 to y.
-void StoreSwiglu(const Block& k, const float* gate, const float* up, int64_t tile, int64_t panel) {
-  const GemmBlock& b = k.b;
-  const int64_t n = panel / 2 * 16;
-  const auto mask = static_cast<__mmask16>(n + 16 <= b.n ? 0xffff : (1U << (b.n - n)) - 1);
+void StoreSwigluTile(const Block& k, const float* gate, const float* up, int64_t tile, int64_t panel) {
   const int64_t rows = Min(kTileRows, k.rows - tile * kTileRows);
   for (int64_t r = 0; r < rows; ++r) {
-    const int64_t row = k.row + tile * kTileRows + r;
-    float* y = b.y + (b.y_rows != nullptr ? b.y_rows[row] : row) * b.ldy + n;
-    const __m512 silu = Silu({_mm512_load_ps(gate + r * 16)}).v;
-    _mm512_mask_storeu_ps(y, mask, _mm512_mul_ps(silu, _mm512_load_ps(up + r * 16)));
+    StoreSwiglu(k.b, k.row + tile * kTileRows + r, panel, _mm512_load_ps(gate + r * 16), _mm512_load_ps(up + r * 16));
   }
 }
 
@@ -218,7 +186,7 @@ void Tiles(const Block& k, int64_t tile, int64_t p, const char* w0, int64_t pane
   MLA_EACH_SUM(MLA_KEEP);
   if (!k.last) return;
   if (P > 1 && k.b.swiglu) {
-    for (int r = 0; r < R; ++r) StoreSwiglu(k, k.sum(p, tile + r), k.sum(p + 1, tile + r), tile + r, k.panel + p);
+    for (int r = 0; r < R; ++r) StoreSwigluTile(k, k.sum(p, tile + r), k.sum(p + 1, tile + r), tile + r, k.panel + p);
     return;
   }
   for (int c = 0; c < P; ++c) {
@@ -238,7 +206,7 @@ template <int P>
 void PanelsF8(const Block& k, int64_t p) {
   const GemmBlock& b = k.b;
   const int64_t pairs = Ceil(b.k, 2);
-  const int64_t panel_bytes = Ceil(b.k, b.scale_block) * 64 + pairs * 32;
+  const int64_t panel_bytes = PanelBytesF8(b);
   const char* from = static_cast<const char*>(b.panels) + (k.panel + p) * panel_bytes;
   char* decoded = static_cast<char*>(b.scratch) + kPackedX + kSums;
   const int64_t fit = k.row_tiles() <= kFewTiles ? kDecodedSteps : kBlockSteps;
@@ -315,7 +283,7 @@ void PackInputsAmx(const GemmBlock& b) {
 
 void GemmBf16Amx(const GemmBlock& b);
 void GemmBf16Amx(const GemmBlock& b) {
-  const TileConfig config;
+  const amx::TileConfig config;
   _tile_loadconfig(&config);
   for (int64_t row = b.row_begin; row < b.row_end; row += kBlockTiles * kTileRows) {
     const int64_t rows = Min(kBlockTiles * kTileRows, b.row_end - row);
@@ -326,6 +294,7 @@ void GemmBf16Amx(const GemmBlock& b) {
   }
   _tile_release();
 }
+
 // The block says how its weights are kept.
 void GemmF8Amx(const GemmBlock& b);
 void GemmF8Amx(const GemmBlock& b) { GemmBf16Amx(b); }

@@ -4,9 +4,9 @@
 
 #define MLA_SIMD_AVX512
 #include "base/simd.h"
+#include "ops/bf16_rows.h"
 #include "ops/f8_decode.h"
 #include "ops/kernels.h"
-#include "ops/silu.h"
 
 // x is rounded to bf16 and packed in pairs of k; a pair is broadcast against a panel's sixteen outputs.
 namespace mla::ops {
@@ -19,13 +19,10 @@ constexpr int kPanelsOneRow = 8;
 constexpr int64_t kBlockRows = 96;
 constexpr int64_t kBlockPairs = 2048;  // of k
 constexpr int64_t kBlockPanels = 64;
-constexpr int64_t kBlockPairsF8 = 32;  // of fp8, decoded in between: a row 0.7 of the read rate, 0.5 by 256
+constexpr int64_t kBlockPairsF8 = 32;  // of fp8, decoded in between: short, so that memory is never left idle for long
 constexpr int64_t kPackedX = kBlockRows * kBlockPairs * 4;
 constexpr int64_t kSums = kBlockRows * kBlockPanels * 64;
 static_assert(kPackedX + kSums + kPanelsOneRow * kBlockPairsF8 * 64 <= kGemmScratch);
-
-int64_t Min(int64_t a, int64_t b) { return a < b ? a : b; }
-int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // What is at work: some rows, panels and pairs of k.
 struct Block {
@@ -46,44 +43,14 @@ struct Block {
 void PackX(const Block& k) {
   const GemmBlock& b = k.b;
   for (int64_t r = 0; r < k.rows; ++r) {
-    const int64_t row = k.row + r;
-    const float* from = b.x + (b.x_rows != nullptr ? b.x_rows[row] : row) * b.ldx + k.pair * 2;
+    const float* from = XRow(b, k.row + r) + k.pair * 2;
     int* to = k.x + r * k.pairs;
     const int64_t count = Min(k.pairs * 2, b.k - k.pair * 2);
-    int64_t i = 0;
-    for (; i + 32 <= count; i += 32) {
-      const __m512bh pairs = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(from + i + 16), _mm512_loadu_ps(from + i));
-      _mm512_storeu_si512(to + i / 2, (__m512i)pairs);
+    for (int64_t i = 0; i < count; i += 32) {
+      const int64_t pairs = Min(16, Ceil(count - i, 2));
+      _mm512_mask_storeu_epi32(to + i / 2, static_cast<__mmask16>((1U << pairs) - 1), RoundPairs(from + i, count - i));
     }
-    if (i == count) continue;
-    const int64_t left = count - i;
-    const auto low = static_cast<__mmask16>(left >= 16 ? 0xffff : (1U << left) - 1);
-    const auto high = static_cast<__mmask16>(left > 16 ? (1U << (left - 16)) - 1 : 0);
-    const __m512bh pairs =
-        _mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(high, from + i + 16), _mm512_maskz_loadu_ps(low, from + i));
-    _mm512_mask_storeu_epi32(to + i / 2, static_cast<__mmask16>((1U << Ceil(left, 2)) - 1), (__m512i)pairs);
   }
-}
-
-void StoreSum(const Block& k, int64_t r, int64_t panel, __m512 sum) {
-  const GemmBlock& b = k.b;
-  const int64_t row = k.row + r;
-  const int64_t n = panel * 16;
-  const auto mask = static_cast<__mmask16>(n + 16 <= b.n ? 0xffff : (1U << (b.n - n)) - 1);
-  float* y = b.y + (b.y_rows != nullptr ? b.y_rows[row] : row) * b.ldy + n;
-  sum = _mm512_mul_ps(sum, _mm512_set1_ps(b.scale));
-  if (b.add) sum = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, y), sum);
-  _mm512_mask_storeu_ps(y, mask, sum);
-}
-
-// Of panels `panel` and `panel` + 1. Not inlined: tiles of every size would each hold a copy of SiLU.
-[[gnu::noinline]] void StoreSwiglu(const Block& k, int64_t r, int64_t panel, __m512 gate, __m512 up) {
-  const GemmBlock& b = k.b;
-  const int64_t row = k.row + r;
-  const int64_t n = panel / 2 * 16;
-  const auto mask = static_cast<__mmask16>(n + 16 <= b.n ? 0xffff : (1U << (b.n - n)) - 1);
-  float* y = b.y + (b.y_rows != nullptr ? b.y_rows[row] : row) * b.ldy + n;
-  _mm512_mask_storeu_ps(y, mask, _mm512_mul_ps(Silu({gate}).v, up));
 }
 
 // Some panels' weights in bf16 over the block's pairs.
@@ -97,7 +64,7 @@ Weights WeightsOf(const Block& k, int64_t p, int64_t panels) {
   const auto* from = static_cast<const char*>(b.panels);
   const int64_t pairs = Ceil(b.k, 2);
   if (b.scale_block == 0) return {from + ((k.panel + p) * pairs + k.pair) * 64, pairs * 64};
-  const int64_t panel_bytes = Ceil(b.k, b.scale_block) * 64 + pairs * 32;
+  const int64_t panel_bytes = PanelBytesF8(b);
   for (int64_t i = 0; i < panels; ++i) {
     DecodeF8Avx512(from + (k.panel + p + i) * panel_bytes, b.scale_block, k.pair, k.pairs, k.decoded + i * k.pairs * 32,
                    kAheadF8);
@@ -126,9 +93,9 @@ void Tile(const Block& k, const Weights& w, int64_t r, int64_t p) {
   for (int i = 0; i < R; ++i) {
     for (int j = 0; j < P; ++j) {
       if (k.last && k.b.swiglu) {
-        if (j % 2 == 0) StoreSwiglu(k, r + i, k.panel + p + j, sum[i][j], sum[i][(j + 1) % P]);
+        if (j % 2 == 0) StoreSwiglu(k.b, k.row + r + i, k.panel + p + j, sum[i][j], sum[i][(j + 1) % P]);
       } else if (k.last) {
-        StoreSum(k, r + i, k.panel + p + j, sum[i][j]);
+        StoreSum(k.b, k.row + r + i, k.panel + p + j, sum[i][j]);
       } else {
         _mm512_store_ps(k.sums + ((p + j) * k.rows + r + i) * 16, sum[i][j]);
       }
@@ -155,8 +122,9 @@ void Panels(const Block& k, int64_t p) {
 void RunBlock(const Block& k, int64_t panels) {
   int64_t p = 0;
   if (k.rows == 1) {
-    for (; p + kPanelsOneRow <= panels; p += kPanelsOneRow)
+    for (; p + kPanelsOneRow <= panels; p += kPanelsOneRow) {
       Tile<1, kPanelsOneRow>(k, WeightsOf(k, p, kPanelsOneRow), 0, p);
+    }
   }
   for (; p + kPanels <= panels; p += kPanels) Panels<kPanels>(k, p);
   for (; k.b.swiglu && p < panels; p += 2) Panels<2>(k, p);

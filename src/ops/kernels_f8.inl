@@ -21,9 +21,6 @@ constexpr int64_t kRowsF8 = 2048;
 constexpr int64_t kDecodedF8 = kPanelsOneRow * kPairsF8 * 64;
 static_assert(kPanelsOneRow >= kPanels && kDecodedF8 + kRowsF8 * (kPanels > 2 ? kPanels : 2) * 64 <= kGemmScratch);
 
-MLA_INLINE int64_t PanelBytesF8(const GemmBlock& b) {
-  return (b.k + b.scale_block - 1) / b.scale_block * 64 + (b.k + 1) / 2 * 32;
-}
 MLA_INLINE const char* PanelF8(const GemmBlock& b, int64_t panel) {
   return static_cast<const char*>(b.panels) + panel * PanelBytesF8(b);
 }

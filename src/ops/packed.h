@@ -5,11 +5,10 @@
 //   kF32:  [ceil(n/16)][k][16] floats
 //   kBF16: [ceil(n/16)][ceil(k/2)][16][2] bf16: pairs of neighbouring k side by side, as the dot-product instructions
 //          want them; an odd k is filled with zero
-//   kF8:   e4m3 codes as the checkpoint has them. For each panel, for each block of k (scale_block of them, the last
-//   may
-//          be short) sixteen fp32 scales, one a lane, then codes [ceil(block/2)][16][2] in the order of kBF16. The
-//          weight is what kBF16 would hold: the product of code and scale rounded to fp32, then to bf16, to nearest
-//          even.
+//   kF8:   e4m3 codes as the checkpoint has them. For each panel, for each block of k (scale_block of them, fewer in
+//   the
+//          last), sixteen fp32 scales, one a lane, then codes [ceil(block/2)][16][2] in the order of kBF16. The weight
+//          is what kBF16 would hold: code times scale, rounded to fp32, then to bf16, to nearest even.
 // The layout depends on the format alone, never on the instruction set, so its size can be planned anywhere.
 //
 // A gate and an up projection [I, k] that are one product (GemmProblem::swiglu) are one matrix of SwigluRows(I)
