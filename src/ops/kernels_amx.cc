@@ -12,19 +12,32 @@
 
 // A packed panel is a column of B tiles as it stands: 16 pairs of k by 16 outputs are 1 KiB in a row. x is rounded to
 // bf16 and packed into A tiles of 16 rows by 32 of k, chunk of k by chunk.
+//
+// Measured on one core of a Xeon (Sapphire Rapids), as ns for a step of 2 x 2 tiles, whose products alone take 19 to 20
+// (3.3 to 3.5 TFLOP/s, whether on 3, 4 or 6 sums): all tiles from the first cache 24; weights from there and x from the
+// second 25; both from the second 33. So a pair of panels' chunk is short enough for the first cache, and x passes it
+// by (tileloaddt1: with 16 steps in a chunk 28 against 36). Sums go to memory and back between chunks: 80 to 120 ns for
+// four tiles, a tenth less one by one between products than all at once. The second cache's capacity, 2 MiB, is 1.3
+// in practice: x of a pass, the sums of a group of panels and what is asked for ahead share it. What is asked for
+// ahead holds one of the first cache's 16 fill buffers until it comes, and tiles from the second cache need them too:
+// the more rows there are to a weight, the less of the memory's rate is left.
 namespace mla::ops {
 namespace {
 
 constexpr int64_t kTileRows = 16;
 constexpr int64_t kStep = 32;  // of k, a tile's
 constexpr int64_t kTileBytes = 1024;
-constexpr int64_t kBlockTiles = 32;                        // of rows
+constexpr int64_t kBlockTiles = 32;                        // of rows: those of a task (kOpsAmx)
 constexpr int64_t kFewTiles = 2;                           // of rows: so few take k in chunks as long as they fit
-constexpr int64_t kManySteps = 12;                         // of k, the longest chunk of more rows
+constexpr int64_t kSomeTiles = 6;                          // of rows, and
+constexpr int64_t kSomeSteps = 4;                          // of k, a chunk of theirs
+constexpr int64_t kMoreTiles = 16;                         // of rows, and
+constexpr int64_t kMoreSteps = 8;                          // of k, a chunk of theirs
+constexpr int64_t kManySteps = 12;                         // of k, a chunk of still more rows
 constexpr int64_t kAskSteps = 4;                           // before sums go to y
 constexpr int64_t kFewAhead = 8;                           // steps
 constexpr int64_t kPackedX = 512 << 10;                    // bytes of scratch for x
-constexpr int64_t kSums = 768 << 10;                       // and for sums between chunks of k
+constexpr int64_t kSums = 512 << 10;                       // and for sums between chunks of k
 constexpr int64_t kDecoded = 2 * kManySteps * kTileBytes;  // and for two panels of fp8, decoded
 static_assert(kPackedX + kSums + kDecoded <= kGemmScratch);
 static_assert(kBlockTiles * kManySteps * kTileBytes <= kPackedX);
@@ -87,7 +100,7 @@ void PackRow(const GemmBlock& b, int64_t r, int64_t step, int64_t steps, char* t
 // Steps of a chunk of k, over which sums stay in tiles.
 int64_t ChunkSteps(const GemmBlock& b, int64_t tiles) {
   if (tiles <= kFewTiles) return kPackedX / (tiles * kTileBytes);
-  const int64_t most = tiles <= 6 ? 4 : tiles <= 8 ? 8 : kManySteps;
+  const int64_t most = tiles <= kSomeTiles ? kSomeSteps : tiles <= kMoreTiles ? kMoreSteps : kManySteps;
   const int64_t steps = Max(Ceil(b.k, kStep), 1);
   return Ceil(steps, Ceil(steps, most));
 }
