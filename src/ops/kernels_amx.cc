@@ -19,8 +19,8 @@
 // by (tileloaddt1: with 16 steps in a chunk 28 against 36). Sums go to memory and back between chunks: 80 to 120 ns for
 // four tiles, a tenth less one by one between products than all at once. The second cache's capacity, 2 MiB, is 1.3
 // in practice: x of a pass, the sums of a group of panels and what is asked for ahead share it. What is asked for
-// ahead holds one of the first cache's 16 fill buffers until it comes, and tiles from the second cache need them too:
-// the more rows there are to a weight, the less of the memory's rate is left.
+// ahead seems to hold a fill buffer of the first cache until it comes, and tiles from the second need them too: the
+// more of x is read to a weight, the less of the memory's rate is left.
 namespace mla::ops {
 namespace {
 
