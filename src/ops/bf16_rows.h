@@ -10,6 +10,7 @@ namespace mla::ops {
 namespace {
 
 MLA_INLINE int64_t Min(int64_t a, int64_t b) { return a < b ? a : b; }
+MLA_INLINE int64_t Max(int64_t a, int64_t b) { return a > b ? a : b; }
 MLA_INLINE int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // 32 of x, rounded; past the `left` first of them zero, and not read.

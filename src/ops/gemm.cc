@@ -23,7 +23,10 @@ const OpKernels& KernelsFor(Isa isa) {
 namespace {
 
 constexpr std::int64_t kTasksPerWorker = 4;  // slack for workers that start late
-constexpr std::int64_t kPanelGroup = 8;      // a multiple of every kernel's panel group
+// Of many problems, a layer's experts: no worker is left alone with a large one, and each is a task or more anyway.
+constexpr std::int64_t kTasksOfMany = 16;
+constexpr std::size_t kManyProblems = 8;
+constexpr std::int64_t kPanelGroup = 8;  // a multiple of every kernel's panel group
 // Rows from which arithmetic outweighs the reading of weights, roughly: 9 with fp32 products, 64 on AMX here.
 constexpr std::int64_t kBusyRows = 16;
 // Up to so many rows each task rounds x for itself: less than another region costs.
@@ -193,7 +196,8 @@ void Gemm(const GemmContext& context, std::span<const GemmProblem> problems) {
     work += static_cast<double>(p.m) * static_cast<double>(p.w.n) * static_cast<double>(p.w.k);
     if (p.m > 0) cost += PanelCost(p) * static_cast<double>(Panels(p.w.n));
   }
-  cut.task_cost = cost / static_cast<double>(context.executor.workers() * kTasksPerWorker);
+  const std::int64_t tasks_per_worker = problems.size() < kManyProblems ? kTasksPerWorker : kTasksOfMany;
+  cut.task_cost = cost / static_cast<double>(context.executor.workers() * tasks_per_worker);
   cut.task_rows = context.kernels.task_rows;
   const NodeShares shares(context.executor);
   std::array<std::int64_t, kMaxNodes> tasks;

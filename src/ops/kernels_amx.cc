@@ -11,28 +11,57 @@
 #include "ops/kernels.h"
 
 // A packed panel is a column of B tiles as it stands: 16 pairs of k by 16 outputs are 1 KiB in a row. x is rounded to
-// bf16 and packed into A tiles of 16 rows by 32 of k, in blocks that stay in the second cache (2 MiB) while the weights
-// stream past: 16 tiles of rows by 32 steps are 512 KiB, a pair of panels' steps 64 KiB, the sums of a group 256 KiB.
-// Measured on one core of a Xeon (Sapphire Rapids; products of registers 3.5 TFLOP/s, 16 GB/s from memory, 28 GB/s from
-// the third cache): four tile loads from the second cache a step of 2 x 2 tiles allow 0.6 of that, from the first 0.8;
-// keeping weights in the first needs blocks of 8 steps, whose sums' way to memory and back costs what it gains (0.53).
-// With weights and x from further away 0.3 is left; of one to 32 rows 0.84 to 0.94 of what memory gives.
+// bf16 and packed into A tiles of 16 rows by 32 of k, chunk of k by chunk.
+//
+// Measured on one core of a Xeon (Sapphire Rapids), as ns for a step of 2 x 2 tiles, whose products alone take 19 to 20
+// (3.3 to 3.5 TFLOP/s, whether on 3, 4 or 6 sums): all tiles from the first cache 24; weights from there and x from the
+// second 25; both from the second 33. So a pair of panels' chunk is short enough for the first cache, and x passes it
+// by (tileloaddt1: with 16 steps in a chunk 28 against 36). Sums go to memory and back between chunks: 80 to 120 ns for
+// four tiles, a tenth less one by one between products than all at once. The second cache's capacity, 2 MiB, is 1.3
+// in practice: x of a pass, the sums of a group of panels and what is asked for ahead share it. What is asked for
+// ahead seems to hold a fill buffer of the first cache until it comes, and tiles from the second need them too: the
+// more of x is read to a weight, the less of the memory's rate is left.
 namespace mla::ops {
 namespace {
 
 constexpr int64_t kTileRows = 16;
 constexpr int64_t kStep = 32;  // of k, a tile's
 constexpr int64_t kTileBytes = 1024;
-constexpr int64_t kBlockTiles = 16;   // of rows
-constexpr int64_t kBlockSteps = 32;   // of k
-constexpr int64_t kGroupPanels = 16;  // that share a block of x
-constexpr int64_t kFewTiles = 2;      // of rows: so few take k in blocks as long as they fit
-constexpr int64_t kPackedX = kBlockTiles * kBlockSteps * kTileBytes;  // bytes of scratch for x
-constexpr int64_t kSums = kBlockTiles * kGroupPanels * kTileBytes;    // and for sums between blocks of k
-constexpr int64_t kDecoded = 2 * kBlockSteps * kTileBytes;            // and for two panels of fp8, decoded
+constexpr int64_t kBlockTiles = 32;                        // of rows: those of a task (kOpsAmx)
+constexpr int64_t kFewTiles = 2;                           // of rows: so few take k in chunks as long as they fit
+constexpr int64_t kSomeTiles = 6;                          // of rows, and
+constexpr int64_t kSomeSteps = 4;                          // of k, a chunk of theirs
+constexpr int64_t kMoreTiles = 16;                         // of rows, and
+constexpr int64_t kMoreSteps = 8;                          // of k, a chunk of theirs
+constexpr int64_t kManySteps = 12;                         // of k, a chunk of still more rows
+constexpr int64_t kAskSteps = 4;                           // before sums go to y
+constexpr int64_t kFewAhead = 8;                           // steps
+constexpr int64_t kPackedX = 512 << 10;                    // bytes of scratch for x
+constexpr int64_t kSums = 512 << 10;                       // and for sums between chunks of k
+constexpr int64_t kDecoded = 2 * kManySteps * kTileBytes;  // and for two panels of fp8, decoded
 static_assert(kPackedX + kSums + kDecoded <= kGemmScratch);
+static_assert(kBlockTiles * kManySteps * kTileBytes <= kPackedX);
 // Of few rows, steps that are decoded at a time. Few: while tiles are at work little is asked of memory.
 constexpr int64_t kDecodedSteps = 2;
+
+// Memory to ask for ahead of its use, a little a step: what is at work now leaves the way to memory idle.
+struct Ahead {
+  const char* at;
+  const char* end;
+  int64_t lines;  // a step
+
+  // Shared out over so many steps.
+  static Ahead Over(const char* at, int64_t bytes, int64_t steps) {
+    return {at, at + bytes, Ceil(bytes / 64, Max(steps, 1))};
+  }
+  // After so many steps.
+  Ahead From(int64_t steps) const { return {at + steps * lines * 64, end, lines}; }
+  void Step() {
+    if (at >= end) return;
+    for (int64_t i = 0; i < lines; ++i) _mm_prefetch(at + i * 64, _MM_HINT_T1);
+    at += lines * 64;
+  }
+};
 
 // What is at work: some rows, panels and steps of k.
 struct Block {
@@ -43,13 +72,12 @@ struct Block {
   int64_t row;      // first
   int64_t rows;
   int64_t panel;  // first
-  int64_t panels;
-  int64_t step;  // first, of k
+  int64_t step;   // first, of k
   int64_t steps;
   bool first;  // of k
   bool last;
-  const char* next_x;  // the block that comes after this one, or null
-  int64_t next_x_bytes;
+  Ahead next_w[2];  // of the panels at work
+  Ahead next_x;
 
   int64_t row_tiles() const { return Ceil(rows, kTileRows); }
   char* x_tile(int64_t tile) const { return x + tile * x_steps * kTileBytes; }
@@ -69,17 +97,16 @@ void PackRow(const GemmBlock& b, int64_t r, int64_t step, int64_t steps, char* t
   }
 }
 
-void PackBlock(const Block& k) {
-  for (int64_t r = 0; r < k.row_tiles() * kTileRows; ++r) {
-    PackRow(k.b, k.row + r, k.step, k.steps, k.x_tile(r / kTileRows) + r % kTileRows * 64);
-  }
+// Steps of a chunk of k, over which sums stay in tiles.
+int64_t ChunkSteps(const GemmBlock& b, int64_t tiles) {
+  if (tiles <= kFewTiles) return kPackedX / (tiles * kTileBytes);
+  const int64_t most = tiles <= kSomeTiles ? kSomeSteps : tiles <= kMoreTiles ? kMoreSteps : kManySteps;
+  const int64_t steps = Max(Ceil(b.k, kStep), 1);
+  return Ceil(steps, Ceil(steps, most));
 }
 
-// Steps of a block of k: of few rows as many as fit, so that weights are read in a row.
-int64_t BlockSteps(int64_t tiles) { return tiles <= kFewTiles ? kPackedX / (tiles * kTileBytes) : kBlockSteps; }
-
-// Where a problem's packed x has the block of rows from `row` and of steps from `step`: blocks of rows, in them blocks
-// of steps, in those [tiles of rows][steps].
+// Where a problem's packed x has the block of rows from `row` and of steps from `step`, a chunk's first: blocks of
+// rows, in them chunks, in those [tiles of rows][steps].
 char* PackedBlock(const GemmBlock& b, int64_t row, int64_t step) {
   const int64_t tiles = Min(kBlockTiles, Ceil(b.m - row, kTileRows));
   return static_cast<char*>(b.packed_x) + (row / kTileRows * Ceil(b.k, kStep) + tiles * step) * kTileBytes;
@@ -101,89 +128,81 @@ void StoreSwigluTile(const Block& k, const float* gate, const float* up, int64_t
   }
 }
 
-// Asks for memory ahead of its use, a little a step: what is at work now leaves the way to memory idle.
-struct Ahead {
-  const char* at;
-  int64_t lines;  // a step
-
-  void Step() {
-    for (int64_t i = 0; i < lines; ++i) _mm_prefetch(at + i * 64, _MM_HINT_T1);
-    at += lines * 64;
+// Asks for the lines of y that rows [row, row + count) of R tiles will be written to.
+template <int R, int P>
+void AskForY(const Block& k, int64_t tile, int64_t p, int64_t row, int64_t count) {
+  const int64_t n = (k.b.swiglu ? (k.panel + p) / 2 : k.panel + p) * 16;
+  for (int64_t r = row; r < row + count; ++r) {
+    for (int i = 0; i < R; ++i) {
+      const int64_t at = k.row + (tile + i) * kTileRows + r;
+      if (at >= k.row + k.rows) continue;
+      for (int c = 0; c < (k.b.swiglu ? 1 : P); ++c) _mm_prefetch(YRow(k.b, at) + n + c * 16, _MM_HINT_T0);
+    }
   }
-};
+}
 
-// Intrinsics take a tile's number as a constant: sums are tiles 0 to 3, x 4 and 5, weights 6 and 7.
-#define MLA_EACH_SUM(OP)  \
-  OP(0, 0, 0);            \
-  if (P > 1) OP(1, 0, 1); \
-  if (R > 1) OP(2, 1, 0); \
-  if (R > 1 && P > 1) OP(3, 1, 1)
-
-// R tiles of rows by P panels over the block's steps: weights from w0 on, the second panel's panel_bytes further.
+// R tiles of rows by P panels over the block's steps: weights from w0 on, the second panel's panel_bytes further. p is
+// the first panel's place among the sums. Intrinsics take a tile's number as a constant: sums are tiles 0 to 3, x 4 and
+// 5, weights 6 and 7. Sums come and go between the first and the last step's products, one by one.
 template <int R, int P>
 void Tiles(const Block& k, int64_t tile, int64_t p, const char* w0, int64_t panel_bytes) {
-  const char* w1 = w0 + panel_bytes;
-  const char* x0 = k.x_tile(tile);
-  const char* x1 = k.x_tile(tile + 1);
-#define MLA_ZERO(I, r, c) _tile_zero(I)
-#define MLA_LOAD(I, r, c) _tile_loadd(I, k.sum(p + (c), tile + (r)), 64)
-  if (k.first) {
-    MLA_EACH_SUM(MLA_ZERO);
-  } else {
-    MLA_EACH_SUM(MLA_LOAD);
-  }
-  // Of many rows, the next pair of panels and the next block of x, shared out over the calls that this block and pair
-  // have (0.31 against 0.27 at 512 rows, 0.64 against 0.56 at 64). Of few, the same panels' bytes 8 steps ahead: at 32
-  // rows 0.85 against 0.80 of the read rate.
-  const int64_t calls = Ceil(k.row_tiles(), 2);
-  const int64_t call = tile / 2;
-  const int64_t share = Ceil(kTileBytes / 64, calls);
-  const bool few = calls == 1;
-  const char* next = few ? w0 + 8 * kTileBytes : w0 + 2 * panel_bytes + call * share * k.steps * 64;
-  const bool decoded = k.b.scale_block != 0;  // asked for as they are decoded
-  Ahead next0{next, !decoded && (few || p + 4 <= k.panels) ? share : 0};
-  Ahead next1{next0.at + panel_bytes, next0.lines};
-  const int64_t all_calls = calls * Ceil(k.panels, 2);
-  const int64_t x_share = k.next_x_bytes > 0 ? Ceil(k.next_x_bytes / 64, all_calls * k.steps) : 0;
-  Ahead next_x{k.next_x + (p / 2 * calls + call) * x_share * k.steps * 64, x_share};
+  const char* x[2] = {k.x_tile(tile), k.x_tile(tile + 1)};
+  const char* w[2] = {w0, w0 + panel_bytes};
+  float* const sums[2][2] = {{k.sum(p, tile), k.sum(p + 1, tile)}, {k.sum(p, tile + 1), k.sum(p + 1, tile + 1)}};
+  // What follows a last step that is short is another panel, or nothing.
+  alignas(64) char short_step[2][kTileBytes];
   const int64_t whole = Min(k.steps, k.b.k / kStep - k.step);
-  for (int64_t s = 0; s < whole; ++s) {
-    const int64_t at = s * kTileBytes;
-    _tile_loadd(6, w0 + at, 64);
-    _tile_loadd(4, x0 + at, 64);
-    _tile_dpbf16ps(0, 4, 6);
+  if (whole < k.steps) {
+    const int64_t bytes = Ceil(k.b.k, 2) * 64 - (k.step + whole) * kTileBytes;
+    for (int c = 0; c < P; ++c) {
+      memcpy(short_step[c], w[c] + whole * kTileBytes, static_cast<size_t>(bytes));
+      memset(short_step[c] + bytes, 0, static_cast<size_t>(kTileBytes - bytes));
+    }
+  }
+  Ahead next0 = k.next_w[0].From(tile / 2 * k.steps);
+  Ahead next1 = k.next_w[1].From(tile / 2 * k.steps);
+  Ahead next_x = k.next_x.From(tile / 2 * k.steps);
+  const int64_t ask = k.last ? Max(k.steps - kAskSteps, 0) : k.steps;
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+#define MLA_PRODUCT(I, X, W)                            \
+  do {                                                  \
+    if (load) _tile_loadd(I, sums[(X)-4][(W)-6], 64);   \
+    _tile_dpbf16ps(I, X, W);                            \
+    if (store) _tile_stored(I, sums[(X)-4][(W)-6], 64); \
+  } while (false)
+  for (int64_t s = 0; s < k.steps; ++s) {
+    const bool load = s == 0 && !k.first;
+    const bool store = s + 1 == k.steps;
+    if (s == whole) {
+      w[0] = short_step[0];
+      w[1] = short_step[1];
+    }
+    _tile_loadd(6, w[0], 64);
+    _tile_stream_loadd(4, x[0], 64);
+    MLA_PRODUCT(0, 4, 6);
+    if (s >= ask) AskForY<R, P>(k, tile, p, (s - ask) * (kTileRows / kAskSteps), kTileRows / kAskSteps);
     next0.Step();
     if (P > 1) {
-      _tile_loadd(7, w1 + at, 64);
-      _tile_dpbf16ps(1, 4, 7);
+      _tile_loadd(7, w[1], 64);
+      MLA_PRODUCT(1, 4, 7);
     }
     next_x.Step();
     if (R > 1) {
       next1.Step();
-      _tile_loadd(5, x1 + at, 64);
-      _tile_dpbf16ps(2, 5, 6);
-      if (P > 1) _tile_dpbf16ps(3, 5, 7);
+      _tile_stream_loadd(5, x[1], 64);
+      MLA_PRODUCT(2, 5, 6);
+      if (P > 1) MLA_PRODUCT(3, 5, 7);
     }
+    x[0] += kTileBytes;
+    x[1] += kTileBytes;
+    w[0] += kTileBytes;
+    w[1] += kTileBytes;
   }
-  if (whole < k.steps) {
-    // The last step is short: what follows in memory is another panel, or nothing.
-    alignas(64) char w[2][kTileBytes] = {};
-    const int64_t bytes = Ceil(k.b.k, 2) * 64 - (k.step + whole) * kTileBytes;
-    memcpy(w[0], w0 + whole * kTileBytes, static_cast<size_t>(bytes));
-    if (P > 1) memcpy(w[1], w1 + whole * kTileBytes, static_cast<size_t>(bytes));
-    _tile_loadd(6, w[0], 64);
-    _tile_loadd(7, w[1], 64);
-    _tile_loadd(4, x0 + whole * kTileBytes, 64);
-    _tile_dpbf16ps(0, 4, 6);
-    if (P > 1) _tile_dpbf16ps(1, 4, 7);
-    if (R > 1) {
-      _tile_loadd(5, x1 + whole * kTileBytes, 64);
-      _tile_dpbf16ps(2, 5, 6);
-      if (P > 1) _tile_dpbf16ps(3, 5, 7);
-    }
-  }
-#define MLA_KEEP(I, r, c) _tile_stored(I, k.sum(p + (c), tile + (r)), 64)
-  MLA_EACH_SUM(MLA_KEEP);
+#undef MLA_PRODUCT
+  for (int i = 0; k.steps == 0 && i < R * P; ++i) memset(sums[i / P][i % P], 0, kTileBytes);
   if (!k.last) return;
   if (P > 1 && k.b.swiglu) {
     for (int r = 0; r < R; ++r) StoreSwigluTile(k, k.sum(p, tile + r), k.sum(p + 1, tile + r), tile + r, k.panel + p);
@@ -209,7 +228,7 @@ void PanelsF8(const Block& k, int64_t p) {
   const int64_t panel_bytes = PanelBytesF8(b);
   const char* from = static_cast<const char*>(b.panels) + (k.panel + p) * panel_bytes;
   char* decoded = static_cast<char*>(b.scratch) + kPackedX + kSums;
-  const int64_t fit = k.row_tiles() <= kFewTiles ? kDecodedSteps : kBlockSteps;
+  const int64_t fit = k.row_tiles() <= kFewTiles ? kDecodedSteps : kManySteps;
   for (int64_t step = 0; step == 0 || step < k.steps; step += fit) {
     Block part = k;
     part.x = k.x + step * kTileBytes;
@@ -234,36 +253,114 @@ void Panels(const Block& k, int64_t p) {
   AllTiles<P>(k, p, w, panel_bytes);
 }
 
-// One block of rows by a group of panels, over k in blocks.
-void Run(const GemmBlock& b, int64_t row, int64_t rows, int64_t panel, int64_t panels) {
-  const int64_t steps = Ceil(b.k, kStep);
-  const int64_t tiles = Ceil(rows, kTileRows);
-  const int64_t fit = BlockSteps(tiles);
-  char* scratch = static_cast<char*>(b.scratch);
-  for (int64_t step = 0; step == 0 || step < steps; step += fit) {  // once without k: zeros are written
-    const int64_t count = Min(fit, steps - step);
-    const bool last = step + count == steps;
-    const bool ahead = b.packed_x != nullptr && !last;
-    const Block k{b,
-                  b.packed_x != nullptr ? PackedBlock(b, row, step) : scratch,
-                  count,
-                  reinterpret_cast<float*>(scratch + kPackedX),
-                  row,
-                  rows,
-                  panel,
-                  panels,
-                  step,
-                  count,
-                  step == 0,
-                  last,
-                  ahead ? PackedBlock(b, row, step + count) : nullptr,
-                  ahead ? Min(fit, steps - step - count) * tiles * kTileBytes : 0};
-    if (b.packed_x == nullptr) PackBlock(k);
-    int64_t p = 0;
-    for (; p + 2 <= panels; p += 2) Panels<2>(k, p);
-    if (p < panels) Panels<1>(k, p);
+// One block of rows by a group of panels, over k in passes of as many chunks as keep their x in the second cache.
+class Run {
+ public:
+  Run(const GemmBlock& b, int64_t row, int64_t rows, int64_t panel, int64_t panels)
+      : b_(b),
+        row_(row),
+        rows_(rows),
+        tiles_(Ceil(rows, kTileRows)),
+        panel_(panel),
+        panels_(panels),
+        steps_(Ceil(b.k, kStep)),
+        chunk_(ChunkSteps(b, tiles_)),
+        pass_(Max(1, kPackedX / (tiles_ * chunk_ * kTileBytes)) * chunk_) {}
+
+  void Passes() const {
+    for (int64_t begin = 0; begin == 0 || begin < steps_; begin += pass_) Pass(begin, Min(begin + pass_, steps_));
   }
-}
+
+ private:
+  void Pass(int64_t begin, int64_t end) const {
+    if (b_.packed_x == nullptr) PackX(begin, end);
+    const int64_t chunks = Max(1, Ceil(end - begin, chunk_));
+    const int64_t calls = Ceil(tiles_, 2);
+    const Ahead next_x = NextX(end, Ceil(panels_, 2) * calls * (end - begin));
+    for (int64_t p = 0; p < panels_; p += 2) {
+      for (int64_t c = 0; c < chunks; ++c) {
+        const int64_t step = begin + c * chunk_;
+        Block k = At(step, Min(chunk_, end - step), begin);
+        NextWeights(p, step, begin, end, k.next_w);
+        k.next_x = next_x.From((p / 2 * (end - begin) + c * chunk_) * calls);
+        if (p + 1 < panels_) {
+          Panels<2>(k, p);
+        } else {
+          Panels<1>(k, p);
+        }
+      }
+    }
+  }
+
+  Block At(int64_t step, int64_t steps, int64_t begin) const {
+    char* scratch = static_cast<char*>(b_.scratch);
+    return {b_,
+            b_.packed_x != nullptr ? PackedBlock(b_, row_, step) : scratch + tiles_ * (step - begin) * kTileBytes,
+            steps,
+            reinterpret_cast<float*>(scratch + kPackedX),
+            row_,
+            rows_,
+            panel_,
+            step,
+            steps,
+            step == 0,
+            step + steps == steps_,
+            {},
+            {}};
+  }
+
+  void PackX(int64_t begin, int64_t end) const {
+    for (int64_t step = begin; step < end; step += chunk_) {
+      const Block k = At(step, Min(chunk_, end - step), begin);
+      for (int64_t r = 0; r < tiles_ * kTileRows; ++r) {
+        PackRow(b_, row_ + r, step, k.steps, k.x_tile(r / kTileRows) + r % kTileRows * 64);
+      }
+    }
+  }
+
+  // x of the pass after this one, which may be the next group's first, over the steps of all calls of this pass.
+  Ahead NextX(int64_t end, int64_t steps) const {
+    if (b_.packed_x == nullptr || (end == steps_ && panel_ + panels_ >= b_.panel_end)) return {};
+    const int64_t next = end == steps_ ? 0 : end;
+    return Ahead::Over(PackedBlock(b_, row_, next), Min(pass_, steps_ - next) * tiles_ * kTileBytes, steps);
+  }
+
+  // Weights of the chunk after this one: of few rows, the same panels' bytes some steps ahead.
+  void NextWeights(int64_t p, int64_t step, int64_t begin, int64_t end, Ahead* next) const {
+    if (b_.scale_block != 0) return;  // asked for as they are decoded
+    const int64_t at_work = step;
+    if (tiles_ <= kFewTiles) {
+      step += kFewAhead;
+    } else if (step + chunk_ < end) {
+      step += chunk_;
+    } else if (p + 2 < panels_) {
+      p += 2;
+      step = begin;
+    } else if (end < steps_) {
+      p = 0;
+      step = end;
+    } else {
+      p = panels_;
+      step = 0;
+    }
+    const int64_t panel_bytes = Ceil(b_.k, 2) * 64;
+    const int64_t steps = Min(chunk_, end - at_work) * Ceil(tiles_, 2);
+    for (int64_t i = 0; i < 2 && panel_ + p + i < b_.panel_end; ++i) {
+      const char* at = static_cast<const char*>(b_.panels) + (panel_ + p + i) * panel_bytes + step * kTileBytes;
+      next[i] = Ahead::Over(at, Min(chunk_, steps_ - step) * kTileBytes, steps);
+    }
+  }
+
+  const GemmBlock& b_;
+  const int64_t row_;
+  const int64_t rows_;
+  const int64_t tiles_;
+  const int64_t panel_;
+  const int64_t panels_;
+  const int64_t steps_;
+  const int64_t chunk_;
+  const int64_t pass_;
+};
 
 }  // namespace
 
@@ -272,7 +369,7 @@ void PackInputsAmx(const GemmBlock& b) {
   const int64_t steps = Ceil(b.k, kStep);
   for (int64_t tile = b.row_begin / kTileRows; tile < Ceil(b.row_end, kTileRows); ++tile) {
     const int64_t row = tile / kBlockTiles * kBlockTiles * kTileRows;
-    const int64_t fit = BlockSteps(Min(kBlockTiles, Ceil(b.m - row, kTileRows)));
+    const int64_t fit = ChunkSteps(b, Min(kBlockTiles, Ceil(b.m - row, kTileRows)));
     for (int64_t step = 0; step < steps; step += fit) {
       const int64_t count = Min(fit, steps - step);
       char* to = PackedBlock(b, row, step) + tile % kBlockTiles * count * kTileBytes;
@@ -287,9 +384,11 @@ void GemmBf16Amx(const GemmBlock& b) {
   _tile_loadconfig(&config);
   for (int64_t row = b.row_begin; row < b.row_end; row += kBlockTiles * kTileRows) {
     const int64_t rows = Min(kBlockTiles * kTileRows, b.row_end - row);
-    const int64_t group = Ceil(rows, kTileRows) <= kFewTiles ? kSums / (kFewTiles * kTileBytes) : kGroupPanels;
+    const int64_t panels = b.panel_end - b.panel_begin;
+    const int64_t most = kSums / (2 * Ceil(rows, kTileRows) * kTileBytes) * 2;
+    const int64_t group = Ceil(panels, 2 * Max(Ceil(panels, most), 1)) * 2;  // groups alike, of pairs
     for (int64_t panel = b.panel_begin; panel < b.panel_end; panel += group) {
-      Run(b, row, rows, panel, Min(group, b.panel_end - panel));
+      Run(b, row, rows, panel, Min(group, b.panel_end - panel)).Passes();
     }
   }
   _tile_release();

@@ -55,7 +55,7 @@ const OpKernels kOpsAvx512 = {"avx512", false,   96,      Gemm<PanelsF32>, Gemm<
                               GemmF8,   nullptr, RmsNorm, SiluMul,         AddScaled};
 const OpKernels kOpsAvx512Bf16 = {"avx512bf16", true,    96,      Gemm<PanelsF32>, GemmBf16Avx512,
                                   GemmF8Avx512, nullptr, RmsNorm, SiluMul,         AddScaled};
-const OpKernels kOpsAmx = {"amx",     true,          256,     Gemm<PanelsF32>, GemmBf16Amx,
+const OpKernels kOpsAmx = {"amx",     true,          512,     Gemm<PanelsF32>, GemmBf16Amx,
                            GemmF8Amx, PackInputsAmx, RmsNorm, SiluMul,         AddScaled};
 
 }  // namespace mla::ops

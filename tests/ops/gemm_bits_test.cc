@@ -136,6 +136,26 @@ TEST_P(GemmBitsTest, EveryRowOfABatchIsAsAlone) {
   }
 }
 
+// Numbers of rows for which kernels cut k and outputs in other ways: each in several parts at once.
+TEST_P(GemmBitsTest, RowsInEveryCutAreAsAlone) {
+  struct Cut {
+    std::int64_t m, n, k;
+  };
+  const auto pool = MakeThreadPool(1);
+  testing::Products products(*pool, ops::KernelsFor(GetParam().isa));
+  for (const Cut c : {Cut{50, 100, 1100}, Cut{97, 300, 1100}, Cut{250, 300, 1100}, Cut{520, 1100, 840}}) {
+    const auto x = testing::RandomFloats(c.m * c.k, 41);
+    const auto packed = testing::Pack(GetParam().format, testing::RandomFloats(c.n * c.k, 42), c.n, c.k);
+    std::vector<float> y(static_cast<std::size_t>(c.m * c.n), testing::kQuietNan);
+    products({.x = x.data(), .ldx = c.k, .y = y.data(), .ldy = c.n, .m = c.m, .w = packed.matrix});
+    std::vector<float> alone(static_cast<std::size_t>(c.n));
+    for (std::int64_t r = 0; r < c.m; r += 7) {
+      products({.x = x.data() + r * c.k, .ldx = c.k, .y = alone.data(), .ldy = c.n, .m = 1, .w = packed.matrix});
+      ASSERT_TRUE(testing::SameBits(alone.data(), y.data() + r * c.n, c.n)) << "m " << c.m << " row " << r;
+    }
+  }
+}
+
 // Inputs packed once for all tasks, by each task for itself, or some so and some so as the room allows; two problems
 // with one input, and one whose rows end within a tile and a block of tiles.
 TEST_P(GemmBitsTest, RoomForPackedInputsChangesNoBit) {
