@@ -13,7 +13,7 @@ constexpr int kPanelsOneRow = 8;
 // 24 of 32 registers are sums.
 constexpr int kTileRows = 12;
 constexpr int kTilePanels = 2;
-constexpr int64_t kBlockK = 128;  // two panels' part is 16 KiB
+constexpr int64_t kBlockK = 192;  // two panels' part is 24 KiB
 }  // namespace
 }  // namespace mla::ops
 

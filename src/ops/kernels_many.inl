@@ -124,6 +124,7 @@ void ManyTile(const ManyBlock& m, const float* const (&w)[P], int64_t r, int64_t
   for (int64_t begin = 0; begin < m.count; begin += kAheadSteps) {
     ahead->Step();
     const int64_t end = m.count - begin < kAheadSteps ? m.count : begin + kAheadSteps;
+#pragma GCC unroll 4
     for (int64_t k = begin; k < end; ++k) {
       V16 v[P];
       for (int j = 0; j < P; ++j) v[j] = Load(w[j] + k * kLanes);
