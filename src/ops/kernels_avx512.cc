@@ -45,7 +45,7 @@ namespace mla::ops {
 void GemmBf16Avx512(const GemmBlock& block);
 void GemmF8Avx512(const GemmBlock& block);
 void GemmBf16Amx(const GemmBlock& block);
-void GemmF8Amx(const GemmBlock& block);
+void GemmF8FewAmx(const GemmBlock& block);
 void PackInputsAmx(const GemmBlock& block);
 
 extern const OpKernels kOpsAvx512;
@@ -54,8 +54,8 @@ extern const OpKernels kOpsAmx;
 const OpKernels kOpsAvx512 = {"avx512", false, 96, GemmF32, GemmBf16, GemmF8, nullptr, RmsNorm, SiluMul, AddScaled};
 const OpKernels kOpsAvx512Bf16 = {"avx512bf16", true,    96,      GemmF32, GemmBf16Avx512,
                                   GemmF8Avx512, nullptr, RmsNorm, SiluMul, AddScaled};
-const OpKernels kOpsAmx = {"amx",     true,          256,     GemmF32, GemmBf16Amx,
-                           GemmF8Amx, PackInputsAmx, RmsNorm, SiluMul, AddScaled};
+const OpKernels kOpsAmx = {"amx",        true,          256,     GemmF32, GemmBf16Amx,
+                           GemmF8FewAmx, PackInputsAmx, RmsNorm, SiluMul, AddScaled};
 
 }  // namespace mla::ops
 
