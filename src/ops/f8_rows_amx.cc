@@ -47,11 +47,11 @@ void PackX(const FewRows& f) {
   }
 }
 
-MLA_INLINE void DecodeTile(const F8Table& table, const char* codes, char* to) {
+MLA_INLINE void DecodeTile(const F8Table& table, const char* codes, char* to, int64_t ahead) {
   for (int64_t i = 0; i < 8; ++i) {
     __m512i first;
     __m512i second;
-    _mm_prefetch(codes + i * 64 + kAheadF8, _MM_HINT_T0);
+    _mm_prefetch(codes + i * 64 + ahead, _MM_HINT_T0);
     Look(table, _mm512_loadu_si512(codes + i * 64), &first, &second);
     _mm512_store_si512(to + i * 128, first);
     _mm512_store_si512(to + i * 128 + 64, second);
@@ -104,6 +104,7 @@ template <int P>
 void Panels(const FewRows& f, int64_t panel) {
   const int64_t block_steps = f.b.scale_block % kStep == 0 ? f.b.scale_block / kStep : 0;  // 0: blocks end within steps
   const char* codes = f.panel(panel);
+  const char* end = codes + f.panel_bytes();
   F8Table table[P];
   bool tables = false;
   int64_t in_block = block_steps;
@@ -118,9 +119,11 @@ void Panels(const FewRows& f, int64_t panel) {
       in_block = 0;
     }
     char* to = f.w + s % 2 * P * kTileBytes;
+    // After a panel comes its like of the next panels.
+    const int64_t ahead = codes + kAheadF8 < end ? kAheadF8 : kAheadF8 + (P - 1) * f.panel_bytes();
     for (int p = 0; p < P; ++p) {
       if (tables && (s + 1) * kStep <= f.b.k) {
-        DecodeTile(table[p], codes + p * f.panel_bytes(), to + p * kTileBytes);
+        DecodeTile(table[p], codes + p * f.panel_bytes(), to + p * kTileBytes, ahead);
       } else {
         DecodeSlowly(f, panel + p, s, to + p * kTileBytes);
       }
