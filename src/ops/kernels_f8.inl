@@ -48,9 +48,12 @@ void RowF8(const GemmBlock& b, int64_t panel) {
       F8Table table[P];
       for (int p = 0; p < P; ++p) table[p] = MakeTable(block + p * panel_bytes);
       const char* codes = block + 64;
+      // After a panel comes its like of the next panels.
+      const int64_t ahead = kAheadF8 + (codes + kAheadF8 < from + panel_bytes ? 0 : (P - 1) * panel_bytes);
       for (; k + 2 * kStepPairsF8 <= end; k += 2 * kStepPairsF8) {
         for (int p = 0; p < P; ++p) {
           V16 w[2 * kStepPairsF8];
+          __builtin_prefetch(codes + p * panel_bytes + ahead, 0, 3);
           StepF8(table[p], codes + p * panel_bytes, w);
           for (int i = 0; i < 2 * kStepPairsF8; ++i) sum[p] = Fma(Set1(x[k + i]), w[i], sum[p]);
         }
