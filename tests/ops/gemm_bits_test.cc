@@ -76,6 +76,26 @@ TEST_P(GemmBitsTest, RowZeroIsTheSameForEveryMAndEveryThreadCount) {
   }
 }
 
+// Every size of the kernels' tiles, and the rows that are left beside them.
+TEST_P(GemmBitsTest, RowsAreTheSameForEveryM) {
+  constexpr std::int64_t kN = 50;
+  constexpr std::int64_t kK = 67;
+  constexpr std::int64_t kRows = 30;
+  const auto x = testing::RandomFloats(kRows * kK, 41);
+  const auto packed = testing::Pack(GetParam().format, testing::RandomFloats(kN * kK, 42), kN, kK);
+  const auto pool = MakeThreadPool(1);
+  testing::Products products(*pool, ops::KernelsFor(GetParam().isa));
+  std::vector<float> alone(kRows * kN);
+  for (std::int64_t r = 0; r < kRows; ++r) {
+    products({.x = x.data() + r * kK, .ldx = kK, .y = alone.data() + r * kN, .ldy = kN, .m = 1, .w = packed.matrix});
+  }
+  for (std::int64_t m = 2; m <= kRows; ++m) {
+    std::vector<float> y(static_cast<std::size_t>(m * kN), testing::kQuietNan);
+    products({.x = x.data(), .ldx = kK, .y = y.data(), .ldy = kN, .m = m, .w = packed.matrix});
+    EXPECT_TRUE(testing::SameBits(y.data(), alone.data(), m * kN)) << m;
+  }
+}
+
 // Whoever's memory the weights lie near: two matrices at a time, one of them too small for a part to each node, by few
 // and by many rows.
 TEST_P(GemmBitsTest, AreTheSameOnAnyNumberOfMemoryNodes) {
