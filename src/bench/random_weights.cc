@@ -13,6 +13,7 @@ namespace {
 constexpr std::array kFormats = {
     WeightFormat{"f32", ops::PackedFormat::kF32, DType::kF32},
     WeightFormat{"bf16", ops::PackedFormat::kBF16, DType::kBF16},
+    WeightFormat{"fp8", ops::PackedFormat::kF8, DType::kF8E4M3},
 };
 
 constexpr std::int64_t kScaleBlock = 128;  // of fp8, as DeepSeek's: rows and columns of a scale
@@ -50,7 +51,7 @@ std::optional<WeightFormat> FindWeightFormat(std::string_view name) {
 }
 
 ops::PackedMatrix ShapeOf(const WeightFormat& format, std::int64_t n, std::int64_t k) {
-  return {format.format, n, k, nullptr};
+  return {format.format, n, k, nullptr, format.format == ops::PackedFormat::kF8 ? kScaleBlock : 0};
 }
 
 std::int64_t SourceBytes(const WeightFormat& format, std::int64_t n, std::int64_t k) {

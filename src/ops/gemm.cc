@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "base/check.h"
 #include "base/parallel.h"
@@ -53,22 +54,37 @@ struct Cut {
   double task_cost = 1;
   std::int64_t task_rows = 1;  // of a block of rows
 
-  std::int64_t TaskPanels(const GemmProblem& p) const {
-    const std::int64_t all = Panels(p.w.n);
-    const auto panels = static_cast<std::int64_t>(std::min(static_cast<double>(all), task_cost / PanelCost(p)));
-    if (panels <= kPanelGroup / 2) {
-      const std::int64_t few = std::max<std::int64_t>(1, SplitsRows(p) ? kPanelGroup : panels);
-      return p.swiglu > 0 ? (few + 1) / 2 * 2 : few;  // pairs of panels stay together
-    }
-    return (panels + kPanelGroup - 1) / kPanelGroup * kPanelGroup;
+  // Panels of a task, before they are made whole.
+  double Ideal(const GemmProblem& p) const {
+    return std::min(static_cast<double>(Panels(p.w.n)), task_cost / PanelCost(p));
+  }
+  // Tasks begin at multiples of so many panels.
+  std::int64_t Grain(const GemmProblem& p) const {
+    const auto panels = static_cast<std::int64_t>(Ideal(p));
+    if (panels > kPanelGroup / 2 || SplitsRows(p)) return kPanelGroup;
+    const std::int64_t few = std::max<std::int64_t>(1, panels);
+    return p.swiglu > 0 ? (few + 1) / 2 * 2 : few;  // pairs of panels stay together
   }
   bool SplitsRows(const GemmProblem& p) const {
     return p.m > task_rows && task_cost < PanelCost(p) * static_cast<double>(kPanelGroup);
   }
   std::int64_t TaskRows(const GemmProblem& p) const { return SplitsRows(p) ? task_rows : p.m; }
+  std::int64_t Grains(const GemmProblem& p, const PanelRange& part) const {
+    return (part.end - part.begin + Grain(p) - 1) / Grain(p);
+  }
   std::int64_t PanelTasks(const GemmProblem& p, const PanelRange& part) const {
-    const std::int64_t panels = TaskPanels(p);
-    return (part.end - part.begin + panels - 1) / panels;
+    const std::int64_t grains = Grains(p, part);
+    if (Grain(p) < kPanelGroup || SplitsRows(p) || grains == 0) return grains;
+    const std::int64_t tasks = std::llround(static_cast<double>(part.end - part.begin) / Ideal(p));
+    return std::clamp<std::int64_t>(tasks, 1, grains);
+  }
+  // The panels of task `task` of PanelTasks: as many as any other's, but for a grain that the first ones have more.
+  PanelRange TaskPanels(const GemmProblem& p, const PanelRange& part, std::int64_t task) const {
+    const std::int64_t tasks = PanelTasks(p, part);
+    const auto begin = [&](std::int64_t i) {
+      return std::min(part.end, part.begin + (Grains(p, part) * i + tasks - 1) / tasks * Grain(p));
+    };
+    return {begin(task), begin(task + 1)};
   }
   std::int64_t Tasks(const GemmProblem& p, const PanelRange& part) const {
     return p.m == 0 ? 0 : (p.m + TaskRows(p) - 1) / TaskRows(p) * PanelTasks(p, part);
@@ -173,13 +189,13 @@ GemmFn KernelOf(const OpKernels& kernels, PackedFormat format) {
 void RunTask(const GemmContext& context, const Walk& walk, const Cut& cut, const PanelRange& part, std::int64_t task,
              int worker) {
   const GemmProblem& p = walk.problem();
-  const std::int64_t panels = cut.TaskPanels(p);
   const std::int64_t rows = cut.TaskRows(p);
   GemmBlock block = BlockOf(p, walk.packed());
   block.row_begin = task / cut.PanelTasks(p, part) * rows;
   block.row_end = std::min(p.m, block.row_begin + rows);
-  block.panel_begin = part.begin + task % cut.PanelTasks(p, part) * panels;
-  block.panel_end = std::min(part.end, block.panel_begin + panels);
+  const PanelRange panels = cut.TaskPanels(p, part, task % cut.PanelTasks(p, part));
+  block.panel_begin = panels.begin;
+  block.panel_end = panels.end;
   block.scratch = context.memory.scratch + worker * kGemmScratch;
   KernelOf(context.kernels, p.w.format)(block);
 }

@@ -1,5 +1,5 @@
-// The kernels, over simd::V16. Included by one kernels_ISA.cc for each instruction set, which defines MLA_SIMD_*, the
-// block sizes kRows x kPanels of the product's inner loop, and the table's name.
+// The kernels, over simd::V16. Included by one kernels_ISA.cc for each instruction set, which defines MLA_SIMD_*
+// and kPanelsOneRow, panels that one row's product takes at once.
 #include "ops/gemm_rows.h"
 #include "ops/silu.h"
 
@@ -43,98 +43,57 @@ MLA_INLINE void StoreRow(const GemmBlock& b, int64_t row, int64_t panel, const V
   }
 }
 
+// One row by P panels: each of its sums over k in ascending order.
 struct PanelsF32 {
-  template <int R, int P>
-  static void Run(const GemmBlock& b, const float* const (&x)[R], int64_t panel, V16 (&sum)[R][P]) {
+  template <int P>
+  static void Run(const GemmBlock& b, const float* x, int64_t panel, V16 (&sum)[P]) {
     const float* w[P];
     for (int p = 0; p < P; ++p) w[p] = static_cast<const float*>(b.panels) + (panel + p) * b.k * kLanes;
     for (int64_t k = 0; k < b.k; ++k) {
-      V16 v[P];
-      for (int p = 0; p < P; ++p) v[p] = Load(w[p] + k * kLanes);
-      for (int r = 0; r < R; ++r) {
-        const V16 a = Set1(x[r][k]);
-        for (int p = 0; p < P; ++p) sum[r][p] = Fma(a, v[p], sum[r][p]);
-      }
+      const V16 a = Set1(x[k]);
+      for (int p = 0; p < P; ++p) sum[p] = Fma(a, Load(w[p] + k * kLanes), sum[p]);
     }
   }
 };
 
 struct PanelsBf16 {
-  template <int R, int P>
-  static void Run(const GemmBlock& b, const float* const (&x)[R], int64_t panel, V16 (&sum)[R][P]) {
+  template <int P>
+  static void Run(const GemmBlock& b, const float* x, int64_t panel, V16 (&sum)[P]) {
     const int64_t pairs = (b.k + 1) / 2;
     const uint16_t* w[P];
     for (int p = 0; p < P; ++p) w[p] = static_cast<const uint16_t*>(b.panels) + (panel + p) * pairs * kLanes * 2;
+    V16 first;
+    V16 second;
     for (int64_t i = 0; i < b.k / 2; ++i) {
       for (int p = 0; p < P; ++p) {
-        V16 first;
-        V16 second;
         LoadBf16Pairs(w[p] + i * kLanes * 2, &first, &second);
-        for (int r = 0; r < R; ++r) {
-          sum[r][p] = Fma(Set1(x[r][2 * i]), first, sum[r][p]);
-          sum[r][p] = Fma(Set1(x[r][2 * i + 1]), second, sum[r][p]);
-        }
+        sum[p] = Fma(Set1(x[2 * i]), first, sum[p]);
+        sum[p] = Fma(Set1(x[2 * i + 1]), second, sum[p]);
       }
     }
     if (b.k % 2 == 0) return;
     for (int p = 0; p < P; ++p) {
-      V16 first;
-      V16 second;
       LoadBf16Pairs(w[p] + b.k / 2 * kLanes * 2, &first, &second);
-      for (int r = 0; r < R; ++r) sum[r][p] = Fma(Set1(x[r][b.k - 1]), first, sum[r][p]);
+      sum[p] = Fma(Set1(x[b.k - 1]), first, sum[p]);
     }
   }
 };
 
-template <class Format, int R, int P>
-void Tile(const GemmBlock& b, int64_t row, int64_t panel) {
-  const float* x[R];
-  V16 sum[R][P];
-  for (int r = 0; r < R; ++r) {
-    x[r] = XRow(b, row + r);
-    for (int p = 0; p < P; ++p) sum[r][p] = Zero();
-  }
-  Format::template Run<R, P>(b, x, panel, sum);
-  for (int r = 0; r < R; ++r) StoreRow<P>(b, row + r, panel, sum[r]);
+template <class Format, int P>
+void RowPanels(const GemmBlock& b, int64_t panel) {
+  V16 sum[P];
+  for (int p = 0; p < P; ++p) sum[p] = Zero();
+  Format::template Run<P>(b, XRow(b, b.row_begin), panel, sum);
+  StoreRow<P>(b, b.row_begin, panel, sum);
 }
 
-// The rows left over below kRows, one instantiation for each count.
-template <class Format, int R, int P>
-void TailRows(const GemmBlock& b, int64_t row, int64_t panel, int64_t rows) {
-  if constexpr (R > 0) {
-    if (rows == R) return Tile<Format, R, P>(b, row, panel);
-    TailRows<Format, R - 1, P>(b, row, panel, rows);
-  }
-}
-
-template <class Format, int P, int R = kRows>
-void PanelGroup(const GemmBlock& b, int64_t panel) {
-  int64_t row = b.row_begin;
-  for (; row + R <= b.row_end; row += R) Tile<Format, R, P>(b, row, panel);
-  TailRows<Format, R - 1, P>(b, row, panel, b.row_end - row);
-}
-
-// Panels outside, rows inside: a group of panels stays in cache while all rows pass it.
+// One row has few accumulators: some panels at once keep the multiply-add units fed.
 template <class Format>
-void Gemm(const GemmBlock& b) {
+void GemmOneRow(const GemmBlock& b) {
   int64_t panel = b.panel_begin;
-  if (b.row_end - b.row_begin == 1) {
-    // One row has few accumulators: more panels at once keep the multiply-add units fed.
-    for (; panel + kPanelsOneRow <= b.panel_end; panel += kPanelsOneRow) {
-      Tile<Format, 1, kPanelsOneRow>(b, b.row_begin, panel);
-    }
-  }
-  if (b.swiglu) {
-    // Both panels of a pair meet in one tile.
-    constexpr int kPairRows = kPanels > 1 ? kRows : kRows / 2;
-    if (kPanels > 2) {
-      for (; panel + kPanels <= b.panel_end; panel += kPanels) PanelGroup<Format, kPanels>(b, panel);
-    }
-    for (; panel < b.panel_end; panel += 2) PanelGroup<Format, 2, kPairRows>(b, panel);
-    return;
-  }
-  for (; panel + kPanels <= b.panel_end; panel += kPanels) PanelGroup<Format, kPanels>(b, panel);
-  for (; panel < b.panel_end; ++panel) PanelGroup<Format, 1>(b, panel);
+  for (; panel + kPanelsOneRow <= b.panel_end; panel += kPanelsOneRow) RowPanels<Format, kPanelsOneRow>(b, panel);
+  for (; b.swiglu && panel < b.panel_end; panel += 2) RowPanels<Format, 2>(b, panel);
+  for (; panel < b.panel_end; ++panel) RowPanels<Format, 1>(b, panel);
 }
 
 void RmsNorm(const float* x, const float* weight, float eps, float* y, int64_t n) {

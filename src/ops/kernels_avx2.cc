@@ -9,15 +9,15 @@
 
 namespace mla::ops {
 namespace {
-// A V16 is two registers here: 12 accumulators of 16.
-constexpr int kRows = 3;
-constexpr int kPanels = 2;
 constexpr int kPanelsOneRow = 4;
+// A V16 is two registers here: 12 of 16 are sums, the others a panel's two and a broadcast.
+constexpr int kTileRows = 6;
+constexpr int kTilePanels = 1;
+constexpr int64_t kBlockK = 256;  // a panel's part is 16 KiB
 }  // namespace
 }  // namespace mla::ops
 
 #include "ops/f8_table_avx2.inl"
-#include "ops/kernels.inl"
 
 namespace mla::ops {
 namespace {
@@ -44,8 +44,7 @@ MLA_INLINE void StepF8(const F8Table& table, const char* codes, simd::avx2::V16 
 namespace mla::ops {
 
 extern const OpKernels kOpsAvx2;
-const OpKernels kOpsAvx2 = {"avx2", false,   96,      Gemm<PanelsF32>, Gemm<PanelsBf16>,
-                            GemmF8, nullptr, RmsNorm, SiluMul,         AddScaled};
+const OpKernels kOpsAvx2 = {"avx2", false, 96, GemmF32, GemmBf16, GemmF8, nullptr, RmsNorm, SiluMul, AddScaled};
 
 }  // namespace mla::ops
 

@@ -9,15 +9,15 @@
 
 namespace mla::ops {
 namespace {
-// 24 accumulators of 32 registers; the rest hold a panel's pair and a broadcast.
-constexpr int kRows = 6;
-constexpr int kPanels = 4;
 constexpr int kPanelsOneRow = 8;
+// 24 of 32 registers are sums.
+constexpr int kTileRows = 12;
+constexpr int kTilePanels = 2;
+constexpr int64_t kBlockK = 192;  // two panels' part is 24 KiB
 }  // namespace
 }  // namespace mla::ops
 
 #include "ops/f8_table_avx512.inl"
-#include "ops/kernels.inl"
 
 namespace mla::ops {
 namespace {
@@ -45,18 +45,17 @@ namespace mla::ops {
 void GemmBf16Avx512(const GemmBlock& block);
 void GemmF8Avx512(const GemmBlock& block);
 void GemmBf16Amx(const GemmBlock& block);
-void GemmF8Amx(const GemmBlock& block);
+void GemmF8FewAmx(const GemmBlock& block);
 void PackInputsAmx(const GemmBlock& block);
 
 extern const OpKernels kOpsAvx512;
 extern const OpKernels kOpsAvx512Bf16;
 extern const OpKernels kOpsAmx;
-const OpKernels kOpsAvx512 = {"avx512", false,   96,      Gemm<PanelsF32>, Gemm<PanelsBf16>,
-                              GemmF8,   nullptr, RmsNorm, SiluMul,         AddScaled};
-const OpKernels kOpsAvx512Bf16 = {"avx512bf16", true,    96,      Gemm<PanelsF32>, GemmBf16Avx512,
-                                  GemmF8Avx512, nullptr, RmsNorm, SiluMul,         AddScaled};
-const OpKernels kOpsAmx = {"amx",     true,          512,     Gemm<PanelsF32>, GemmBf16Amx,
-                           GemmF8Amx, PackInputsAmx, RmsNorm, SiluMul,         AddScaled};
+const OpKernels kOpsAvx512 = {"avx512", false, 96, GemmF32, GemmBf16, GemmF8, nullptr, RmsNorm, SiluMul, AddScaled};
+const OpKernels kOpsAvx512Bf16 = {"avx512bf16", true,    96,      GemmF32, GemmBf16Avx512,
+                                  GemmF8Avx512, nullptr, RmsNorm, SiluMul, AddScaled};
+const OpKernels kOpsAmx = {"amx",        true,          512,     GemmF32, GemmBf16Amx,
+                           GemmF8FewAmx, PackInputsAmx, RmsNorm, SiluMul, AddScaled};
 
 }  // namespace mla::ops
 

@@ -6,6 +6,7 @@
 #include "base/simd.h"
 #include "ops/bf16_rows.h"
 #include "ops/f8_decode.h"
+#include "ops/f8_table_avx512.inl"
 #include "ops/kernels.h"
 
 // x is rounded to bf16 and packed in pairs of k; a pair is broadcast against a panel's sixteen outputs.
@@ -157,12 +158,86 @@ void Gemm(const GemmBlock& b, int64_t block_pairs) {
   }
 }
 
+// One row by P panels over pairs [pair, end) of k, decoded first.
+template <int P>
+void DecodedF8(const GemmBlock& b, const int* x, int64_t panel, int64_t pair, int64_t end, __m512 (&sum)[P]) {
+  auto* decoded = reinterpret_cast<uint16_t*>(static_cast<char*>(b.scratch) + kPackedX + kSums);
+  const char* from = static_cast<const char*>(b.panels) + panel * PanelBytesF8(b);
+  for (int64_t count = 0; pair < end; pair += count) {
+    count = Min(kBlockPairsF8, end - pair);
+    for (int p = 0; p < P; ++p) {
+      DecodeF8Avx512(from + p * PanelBytesF8(b), b.scale_block, pair, count, decoded, kAheadF8);
+      for (int64_t i = 0; i < count; ++i) {
+        const auto w = (__m512bh)_mm512_load_si512(decoded + i * 32);
+        sum[p] = _mm512_dpbf16_ps(sum[p], (__m512bh)_mm512_set1_epi32(x[pair + i]), w);
+      }
+    }
+  }
+}
+
+// One row by P panels: weights go from codes to products in registers, where a block's lanes have one scale. x: the
+// row's pairs.
+template <int P>
+void RowF8(const GemmBlock& b, const int* x, int64_t panel) {
+  const int64_t panel_bytes = PanelBytesF8(b);
+  const char* from = static_cast<const char*>(b.panels) + panel * panel_bytes;
+  const int64_t pairs = Ceil(b.k, 2);
+  const int64_t block_pairs = b.scale_block / 2;
+  __m512 sum[P];
+  for (int p = 0; p < P; ++p) sum[p] = _mm512_setzero_ps();
+  for (int64_t pair = 0; pair < pairs;) {
+    const int64_t end = Min(pairs, pair + block_pairs);
+    const char* block = from + pair / block_pairs * 64 + pair * 32;
+    bool tables = true;
+    for (int p = 0; p < P; ++p) tables = tables && HasTable(block + p * panel_bytes);
+    if (tables) {
+      F8Table table[P];
+      for (int p = 0; p < P; ++p) table[p] = MakeTable(block + p * panel_bytes);
+      const char* codes = block + 64;
+      // After a panel comes its like of the next panels.
+      const int64_t ahead = kAheadF8 + (codes + kAheadF8 < from + panel_bytes ? 0 : (P - 1) * panel_bytes);
+      for (; pair + 2 <= end; pair += 2, codes += 64) {
+        const auto first = (__m512bh)_mm512_set1_epi32(x[pair]);
+        const auto second = (__m512bh)_mm512_set1_epi32(x[pair + 1]);
+        for (int p = 0; p < P; ++p) {
+          __m512i w[2];
+          _mm_prefetch(codes + p * panel_bytes + ahead, _MM_HINT_T0);
+          Look(table[p], _mm512_loadu_si512(codes + p * panel_bytes), &w[0], &w[1]);
+          sum[p] = _mm512_dpbf16_ps(sum[p], first, (__m512bh)w[0]);
+          sum[p] = _mm512_dpbf16_ps(sum[p], second, (__m512bh)w[1]);
+        }
+      }
+    }
+    DecodedF8<P>(b, x, panel, pair, end, sum);
+    pair = end;
+  }
+  for (int p = 0; p < P; ++p) {
+    if (b.swiglu) {
+      if (p % 2 == 0) StoreSwiglu(b, b.row_begin, panel + p, sum[p], sum[(p + 1) % P]);
+    } else {
+      StoreSum(b, b.row_begin, panel + p, sum[p]);
+    }
+  }
+}
+
 }  // namespace
 
 void GemmBf16Avx512(const GemmBlock& b);
 void GemmBf16Avx512(const GemmBlock& b) { Gemm(b, kBlockPairs); }
 void GemmF8Avx512(const GemmBlock& b);
-void GemmF8Avx512(const GemmBlock& b) { Gemm(b, kBlockPairsF8); }
+void GemmF8Avx512(const GemmBlock& b) {
+  constexpr int kPanelsRowF8 = 4;  // each takes two registers of tables
+  GemmBlock rest = b;
+  const int64_t pairs = Ceil(b.k, 2);
+  if (b.row_end - b.row_begin == 1 && pairs * 4 <= kPackedX) {
+    auto* x = static_cast<int*>(b.scratch);
+    PackX({b, x, nullptr, nullptr, b.row_begin, 1, b.panel_begin, 0, pairs, true, true});
+    for (; rest.panel_begin + kPanelsRowF8 <= b.panel_end; rest.panel_begin += kPanelsRowF8) {
+      RowF8<kPanelsRowF8>(b, x, rest.panel_begin);
+    }
+  }
+  Gemm(rest, kBlockPairsF8);
+}
 
 }  // namespace mla::ops
 

@@ -6,20 +6,19 @@
 
 namespace mla::ops {
 namespace {
-// A V16 is four SSE registers here: 8 accumulators of 16.
-constexpr int kRows = 2;
-constexpr int kPanels = 1;
 constexpr int kPanelsOneRow = 2;
+// A V16 is four SSE registers here: 8 of 16 are sums.
+constexpr int kTileRows = 2;
+constexpr int kTilePanels = 1;
+constexpr int64_t kBlockK = 256;  // a panel's part is 16 KiB
 }  // namespace
 }  // namespace mla::ops
 
-#include "ops/kernels.inl"
 #include "ops/kernels_f8.inl"
 
 namespace mla::ops {
 
 extern const OpKernels kOpsPortable;
-const OpKernels kOpsPortable = {"portable", false,   96,      Gemm<PanelsF32>, Gemm<PanelsBf16>,
-                                GemmF8,     nullptr, RmsNorm, SiluMul,         AddScaled};
+const OpKernels kOpsPortable = {"portable", false, 96, GemmF32, GemmBf16, GemmF8, nullptr, RmsNorm, SiluMul, AddScaled};
 
 }  // namespace mla::ops

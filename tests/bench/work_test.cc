@@ -62,6 +62,7 @@ TEST(ProjectionShapes, SmallHeadsAreWhole) {
 
 const WeightFormat& F32() { return WeightFormats()[0]; }
 const WeightFormat& Bf16() { return WeightFormats()[1]; }
+const WeightFormat& Fp8() { return WeightFormats()[2]; }
 
 TEST(GemmWork, OfShapes) {
   const Work work = GemmWork({"", 2112, 7168}, Bf16(), 8, Isa::kAmx);
@@ -72,6 +73,9 @@ TEST(GemmWork, OfShapes) {
   // As stored: 17 outputs fill two panels of 16, and in bf16 three k two pairs.
   EXPECT_EQ(GemmWork({"", 17, 3}, F32(), 1, Isa::kAvx2).bytes, 384);   // 32 x 3 x 4
   EXPECT_EQ(GemmWork({"", 17, 3}, Bf16(), 1, Isa::kAvx2).bytes, 256);  // 32 x 4 x 2
+  EXPECT_EQ(GemmWork({"", 17, 3}, Fp8(), 1, Isa::kAvx2).bytes, 256);   // 32 x 4, and a scale of 4 bytes to each output
+  // 2112 x 7168 codes, and a scale to each output for each of 56 blocks of 128 columns.
+  EXPECT_EQ(GemmWork({"", 2112, 7168}, Fp8(), 1, Isa::kAmx).bytes, 2112 * 7168 + 2112 * 56 * 4);
 }
 
 TEST(MoeWork, CountsWhatIsReadAndDone) {
@@ -98,6 +102,7 @@ TEST(PeakFor, IsTheInstructionThatTheKernelsUse) {
   EXPECT_EQ(PeakFor(Isa::kAvx512, PackedFormat::kBF16), PeakKind::kF32Avx512);
   EXPECT_EQ(PeakFor(Isa::kAvx512Bf16, PackedFormat::kBF16), PeakKind::kBf16Avx512);
   EXPECT_EQ(PeakFor(Isa::kAmx, PackedFormat::kBF16), PeakKind::kBf16Amx);
+  EXPECT_EQ(PeakFor(Isa::kAmx, PackedFormat::kF8), PeakKind::kBf16Amx);  // made bf16 on the way
   EXPECT_EQ(PeakFor(Isa::kAmx, PackedFormat::kF32), PeakKind::kF32Avx512);
   EXPECT_EQ(PeakFor(Isa::kAvx512Bf16, PackedFormat::kF32), PeakKind::kF32Avx512);
 }

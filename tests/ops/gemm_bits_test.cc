@@ -54,7 +54,8 @@ struct Shape {
 TEST_P(GemmBitsTest, RowZeroIsTheSameForEveryMAndEveryThreadCount) {
   const auto& kernels = ops::KernelsFor(GetParam().isa);
   constexpr std::int64_t kRows = 1000;
-  for (const Shape shape : {Shape{257, 65}, Shape{100, 128}, Shape{16, 33}, Shape{1025, 31}}) {
+  for (const Shape shape : {Shape{257, 65}, Shape{100, 128}, Shape{16, 33}, Shape{1025, 31},
+                            Shape{40, 701}}) {  // the last: several blocks of k
     const auto x = testing::RandomFloats(kRows * shape.k, 21);
     const auto packed =
         testing::Pack(GetParam().format, testing::RandomFloats(shape.n * shape.k, 22), shape.n, shape.k);
@@ -72,6 +73,26 @@ TEST_P(GemmBitsTest, RowZeroIsTheSameForEveryMAndEveryThreadCount) {
             << "n " << shape.n << " k " << shape.k << " m " << m << " threads " << threads;
       }
     }
+  }
+}
+
+// Every size of the kernels' tiles, and the rows that are left beside them.
+TEST_P(GemmBitsTest, RowsAreTheSameForEveryM) {
+  constexpr std::int64_t kN = 50;
+  constexpr std::int64_t kK = 67;
+  constexpr std::int64_t kRows = 30;
+  const auto x = testing::RandomFloats(kRows * kK, 41);
+  const auto packed = testing::Pack(GetParam().format, testing::RandomFloats(kN * kK, 42), kN, kK);
+  const auto pool = MakeThreadPool(1);
+  testing::Products products(*pool, ops::KernelsFor(GetParam().isa));
+  std::vector<float> alone(kRows * kN);
+  for (std::int64_t r = 0; r < kRows; ++r) {
+    products({.x = x.data() + r * kK, .ldx = kK, .y = alone.data() + r * kN, .ldy = kN, .m = 1, .w = packed.matrix});
+  }
+  for (std::int64_t m = 2; m <= kRows; ++m) {
+    std::vector<float> y(static_cast<std::size_t>(m * kN), testing::kQuietNan);
+    products({.x = x.data(), .ldx = kK, .y = y.data(), .ldy = kN, .m = m, .w = packed.matrix});
+    EXPECT_TRUE(testing::SameBits(y.data(), alone.data(), m * kN)) << m;
   }
 }
 
@@ -191,14 +212,22 @@ TEST_P(GemmBitsTest, RoomForPackedInputsChangesNoBit) {
 // that take several k at once have an order of their own.
 TEST_P(GemmBitsTest, SumsInAscendingOrderOfK) {
   if (ops::KernelsFor(GetParam().isa).bf16_inputs && GetParam().format == PackedFormat::kBF16) return;
-  const std::vector<float> x(4, 1.0F);
-  const std::vector<float> w = {0x1p60F, 1.0F, -0x1p60F, 0x1p-10F};  // ((2^60 + 1) - 2^60) + 2^-10 = 2^-10
-  const auto packed = testing::Pack(GetParam().format, w, 1, 4);
   const auto pool = MakeThreadPool(1);
-  float y = 0;
-  testing::Products(
-      *pool, ops::KernelsFor(GetParam().isa))({.x = x.data(), .ldx = 4, .y = &y, .ldy = 1, .m = 1, .w = packed.matrix});
-  EXPECT_EQ(y, 0x1p-10F);
+  for (const std::int64_t k : {4, 700}) {  // in one block of k, and in several
+    const std::vector<float> x(static_cast<std::size_t>(2 * k), 1.0F);
+    std::vector<float> w(static_cast<std::size_t>(k));  // ((2^60 + 1) - 2^60) + 2^-10 = 2^-10
+    w[0] = 0x1p60F;
+    w[static_cast<std::size_t>(k / 2 - 1)] = 1.0F;
+    w[static_cast<std::size_t>(k - 2)] = -0x1p60F;
+    w[static_cast<std::size_t>(k - 1)] = 0x1p-10F;
+    const auto packed = testing::Pack(GetParam().format, w, 1, k);
+    for (const std::int64_t m : {1, 2}) {
+      std::vector<float> y(static_cast<std::size_t>(m));
+      testing::Products(*pool, ops::KernelsFor(GetParam().isa))(
+          {.x = x.data(), .ldx = k, .y = y.data(), .ldy = 1, .m = m, .w = packed.matrix});
+      EXPECT_EQ(y, std::vector<float>(static_cast<std::size_t>(m), 0x1p-10F)) << k;
+    }
+  }
 }
 
 TEST_P(GemmBitsTest, AllocatesNothing) {
