@@ -9,6 +9,9 @@
 
 namespace mla::attention {
 
+// States that are folded together: 32 KiB of sums at DeepSeek-V3's dims stay in the first cache meanwhile.
+constexpr std::int64_t kFoldStates = 16;
+
 // A run of one sequence's rows in a pass.
 struct Part {
   const AttentionSequence* sequence;
@@ -22,6 +25,10 @@ struct Part {
   std::int64_t partial;  // where its segments' states are kept apart, or -1: one item folds them as it goes
   std::int64_t tile;     // its first tile of packed queries
   std::int64_t items() const { return partial >= 0 ? blocks * segments : blocks; }
+  // Groups of states whose segments are folded afterwards.
+  std::int64_t folds(std::int64_t heads) const {
+    return partial >= 0 ? (rows * heads + kFoldStates - 1) / kFoldStates : 0;
+  }
 };
 
 namespace {
@@ -206,7 +213,18 @@ void RunSegment(const StepContext& step, const Part& part, std::int64_t segment,
   }
 }
 
-void RunItem(const StepContext& step, const Part& part, std::int64_t item, const AbsorbedWorkspace& ws,
+// States [begin, begin + count) of a part are whole: their log-sum-exps, and the output latents in place.
+void Divide(const StepContext& step, const Part& part, std::int64_t begin, std::int64_t count, float* lse,
+            const AbsorbedWorkspace& ws) {
+  const std::int64_t h = Heads(step);
+  const States total = Offset(ws.total, part.pass_row * h + begin);
+  for (std::int64_t i = 0; lse != nullptr && i < count; ++i) {
+    lse[ws.row_ids[part.pass_row + (begin + i) / h] * h + (begin + i) % h] = LogSumExp(total, i);
+  }
+  step.kernels.normalise(total, count, step.dims.kv_lora_rank, total.acc, total.ld);
+}
+
+void RunItem(const StepContext& step, const Part& part, std::int64_t item, float* lse, const AbsorbedWorkspace& ws,
              const Scratch& scratch) {
   const std::int64_t states = part.rows * Heads(step);
   const std::int64_t begin = item % part.blocks * part.block;
@@ -224,30 +242,27 @@ void RunItem(const StepContext& step, const Part& part, std::int64_t item, const
     RunSegment(step, part, segment, begin, count, ws, scratch, scratch.segment);
     step.kernels.fold(scratch.segment, count, step.dims.kv_lora_rank, total);
   }
+  Divide(step, part, begin, count, lse, ws);
 }
 
 // Folds segments that were kept apart, left to right: the order in which one worker would have.
-void FoldPart(const StepContext& step, const Part& part, const AbsorbedWorkspace& ws) {
+void FoldStates(const StepContext& step, const Part& part, std::int64_t begin, std::int64_t count, float* lse,
+                const AbsorbedWorkspace& ws) {
   const std::int64_t states = part.rows * Heads(step);
-  const States total = Offset(ws.total, part.pass_row * Heads(step));
-  Clear(total, states);
+  const States total = Offset(ws.total, part.pass_row * Heads(step) + begin);
+  Clear(total, count);
   for (std::int64_t segment = 0; segment < part.segments; ++segment) {
-    step.kernels.fold(Offset(ws.partial, part.partial + segment * states), states, step.dims.kv_lora_rank, total);
+    step.kernels.fold(Offset(ws.partial, part.partial + segment * states + begin), count, step.dims.kv_lora_rank,
+                      total);
   }
+  Divide(step, part, begin, count, lse, ws);
 }
 
-// Divides, and takes the output latents through w_vc to the rows of `out`.
-void Finish(const StepContext& step, std::int64_t rows, const AbsorbedWorkspace& ws, float* out, float* lse) {
+// Takes the output latents through w_vc to the rows of `out`.
+void ProjectOut(const StepContext& step, std::int64_t rows, const AbsorbedWorkspace& ws, float* out) {
   const MlaDims& d = step.dims;
   const std::int64_t h = Heads(step);
   const States& total = ws.total;
-  ParallelFor(step.executor, rows, [&](std::int64_t i, int /*worker*/) {
-    if (lse != nullptr) {
-      for (std::int64_t head = 0; head < h; ++head) lse[ws.row_ids[i] * h + head] = LogSumExp(total, i * h + head);
-    }
-    const States row = Offset(total, i * h);
-    step.kernels.normalise(row, h, d.kv_lora_rank, row.acc, row.ld);
-  });
   for (std::int64_t head = 0; head < h; ++head) {
     ops::GemmProblem& p = ws.products[head];
     p = ops::GemmProblem{};
@@ -267,20 +282,25 @@ void RunPass(const StepContext& step, std::int64_t parts, std::int64_t rows, con
   AbsorbQueries(step, q, rows, ws);
   if (UsesBf16(step)) PackQueries(step, parts, ws);
   std::int64_t items = 0;
+  std::int64_t folds = 0;
   double work = 0;
   for (std::int64_t i = 0; i < parts; ++i) {
     items += ws.parts[i].items();
+    folds += ws.parts[i].folds(Heads(step));
     work += WorkOf(Form::kAbsorbed, step.dims, ws.parts[i].rows, ws.parts[i].keys).attention;
   }
   ParallelForWork(step.executor, items, work, [&](std::int64_t item, int worker) {
     const Part* part = ws.parts;
     for (; item >= part->items(); ++part) item -= part->items();
-    RunItem(step, *part, item, ws, step.scratch[worker]);
+    RunItem(step, *part, item, lse, ws, step.scratch[worker]);
   });
-  ParallelForWork(step.executor, parts, work, [&](std::int64_t i, int /*worker*/) {
-    if (ws.parts[i].partial >= 0) FoldPart(step, ws.parts[i], ws);
+  ParallelForWork(step.executor, folds, work, [&](std::int64_t fold, int /*worker*/) {
+    const Part* part = ws.parts;
+    for (; fold >= part->folds(Heads(step)); ++part) fold -= part->folds(Heads(step));
+    const std::int64_t begin = fold * kFoldStates;
+    FoldStates(step, *part, begin, std::min(kFoldStates, part->rows * Heads(step) - begin), lse, ws);
   });
-  Finish(step, rows, ws, out, lse);
+  ProjectOut(step, rows, ws, out);
 }
 
 }  // namespace

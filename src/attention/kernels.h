@@ -93,6 +93,8 @@ struct Bf16Kernels {
   void (*round_values)(const float* v, int64_t ldv, int64_t count, int64_t columns, char* out, int64_t value_step);
   // Rounds n floats to bf16, and adds zeros up to a multiple of 32.
   void (*round_row)(const float* from, int64_t n, char* out);
+  // Whether all `count` bf16 are numbers and finite; a multiple of 32.
+  bool (*all_finite)(const char* values, int64_t count);
 };
 
 struct AttentionKernels {

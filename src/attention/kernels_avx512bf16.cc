@@ -119,7 +119,7 @@ void Attend(const Bf16Block& b) { AttendTiles(b); }
 }  // namespace
 
 extern const Bf16Kernels kBf16Avx512;
-const Bf16Kernels kBf16Avx512 = {Attend, PackQueries, Interleave, RoundValues, RoundRow};
+const Bf16Kernels kBf16Avx512 = {Attend, PackQueries, Interleave, RoundValues, RoundRow, AllFinite};
 
 }  // namespace mla::attention
 

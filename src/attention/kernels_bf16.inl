@@ -134,6 +134,15 @@ void RoundRow(const float* from, int64_t n, char* out) {
   for (int64_t i = 0; i < n; i += 32) _mm512_storeu_si512(out + i * 2, RoundPairs(from + i, n - i));
 }
 
+bool AllFinite(const char* values, int64_t count) {
+  const __m512i exponent = _mm512_set1_epi16(0x7f80);
+  __mmask32 bad = 0;
+  for (int64_t i = 0; i < count; i += 32) {
+    bad |= _mm512_cmpeq_epi16_mask(_mm512_and_si512(_mm512_loadu_si512(values + i * 2), exponent), exponent);
+  }
+  return bad == 0;
+}
+
 // 2^t for t <= 0 and NaN, to 2 ulp; 0 below 2^-125, since a result that is a denormal costs over a hundred cycles. The
 // polynomial is a minimax fit of 2^f on [-1/2, 1/2] with value 1 at 0: off by 2^-23.4 of itself.
 MLA_INLINE __m512 Exp2(__m512 t) {
