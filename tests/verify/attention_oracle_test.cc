@@ -287,6 +287,16 @@ TEST_P(Oracle, FindsWhatIsDoneWrongly) {
   }
 }
 
+// Where latents are so wide that few roundings are known, what is more than a rounding is still found.
+TEST_P(Oracle, FindsWrongValuesInWideHeads) {
+  const Case c({kLarge, 90}, {0, true});
+  for (const Ways& ways : {Ways{.query = Cut}, Ways{.values_swapped = true}, Ways{.missing_key = 50}}) {
+    const Ratios ratios = Compare(c, GetParam(), ways);
+    fmt::print("{:.3g}, lse {:.3g}\n", ratios.out, ratios.lse);
+    EXPECT_GT(std::max(ratios.out, ratios.lse), 1);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Forms, Oracle, ::testing::Values(Form::kAbsorbed, Form::kMha),
                          [](const auto& test) { return test.param == Form::kMha ? "Mha" : "Absorbed"; });
 
