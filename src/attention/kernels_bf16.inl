@@ -97,8 +97,8 @@ MLA_INLINE void InterleaveRows(const char* even, const char* odd, int64_t left, 
   const __m512i d = _mm512_permutexvar_epi64(order, b);
   const __m512i low = _mm512_unpacklo_epi16(c, d);
   const __m512i high = _mm512_unpackhi_epi16(c, d);
-  _mm512_store_si512(out, low);
-  if (left > kBf16Tile) _mm512_store_si512(out + kBf16TileBytes, high);
+  _mm512_storeu_si512(out, low);
+  if (left > kBf16Tile) _mm512_storeu_si512(out + kBf16TileBytes, high);
 }
 
 void Interleave(const char* const* runs, int64_t stride, int64_t count, int64_t columns, char* out,
@@ -123,7 +123,7 @@ void RoundValues(const float* v, int64_t ldv, int64_t count, int64_t columns, ch
       const auto lanes = static_cast<__mmask16>(FirstLanes(columns - c, kBf16Tile));
       const __mmask16 even = 2 * pair < count ? lanes : 0;
       const __mmask16 odd = 2 * pair + 1 < count ? lanes : 0;
-      _mm512_store_si512(
+      _mm512_storeu_si512(
           to + c / kBf16Tile * kBf16TileBytes,
           RoundInterleaved(_mm512_maskz_loadu_ps(even, row + c), _mm512_maskz_loadu_ps(odd, row + ldv + c)));
     }

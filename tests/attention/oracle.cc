@@ -235,10 +235,15 @@ Scores ExpandedScores(const MlaDims& d, const Head& head, const double* q, std::
 void RoundWeights(const std::vector<double>& s, Weighted* w) {
   constexpr std::size_t kBlock = 256;
   constexpr std::size_t kSegment = 1024;
+  auto largest = s.begin();
   for (std::size_t j = 0; j < s.size(); ++j) {
-    const auto begin = s.begin() + static_cast<std::ptrdiff_t>(j / kSegment * kSegment);
-    const auto end = s.begin() + static_cast<std::ptrdiff_t>(std::min(s.size(), (j / kBlock + 1) * kBlock));
-    const auto largest = std::max_element(begin, end);
+    const auto at = s.begin() + static_cast<std::ptrdiff_t>(j);
+    if (j % kSegment == 0) largest = at;
+    if (j % kBlock == 0) {
+      const auto end = s.begin() + static_cast<std::ptrdiff_t>(std::min(s.size(), j + kBlock));
+      const auto of_block = std::max_element(at, end);
+      if (*of_block > *largest) largest = of_block;
+    }
     const double weight = std::exp(s[j] - *largest);
     if (weight < 1e-35) {
       w->p_err[j] = w->p[j];
