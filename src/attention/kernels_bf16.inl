@@ -88,17 +88,17 @@ void PackQueries(const float* q, int64_t ldq, int64_t rows, int64_t n0, int64_t 
 // Two keys' bf16 of 32 columns -> two rows of tiles that lie one after another.
 MLA_INLINE void InterleaveRows(const char* even, const char* odd, int64_t left, char* out) {
   const uint32_t lanes = FirstLanes(left, 32);
-  const __m512i order = _mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0);
+  const __m512i order = _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0);
   const __m512i zero = _mm512_setzero_si512();
   const __m512i a = even == nullptr ? zero : _mm512_maskz_loadu_epi16(lanes, even);
   const __m512i b = odd == nullptr ? zero : _mm512_maskz_loadu_epi16(lanes, odd);
-  // Unpacking works within 128 bits: quarter i of each half first goes to lane i.
+  // Unpacking works within 128 bits: lane i first gets the quarters i of either half.
   const __m512i c = _mm512_permutexvar_epi64(order, a);
   const __m512i d = _mm512_permutexvar_epi64(order, b);
   const __m512i low = _mm512_unpacklo_epi16(c, d);
   const __m512i high = _mm512_unpackhi_epi16(c, d);
-  _mm512_store_si512(out, low);
-  if (left > kBf16Tile) _mm512_store_si512(out + kBf16TileBytes, high);
+  _mm512_storeu_si512(out, low);
+  if (left > kBf16Tile) _mm512_storeu_si512(out + kBf16TileBytes, high);
 }
 
 void Interleave(const char* const* runs, int64_t stride, int64_t count, int64_t columns, char* out,
@@ -123,7 +123,7 @@ void RoundValues(const float* v, int64_t ldv, int64_t count, int64_t columns, ch
       const auto lanes = static_cast<__mmask16>(FirstLanes(columns - c, kBf16Tile));
       const __mmask16 even = 2 * pair < count ? lanes : 0;
       const __mmask16 odd = 2 * pair + 1 < count ? lanes : 0;
-      _mm512_store_si512(
+      _mm512_storeu_si512(
           to + c / kBf16Tile * kBf16TileBytes,
           RoundInterleaved(_mm512_maskz_loadu_ps(even, row + c), _mm512_maskz_loadu_ps(odd, row + ldv + c)));
     }

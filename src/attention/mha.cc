@@ -16,10 +16,10 @@ struct Pieces {
   std::int64_t heads = 0;  // of a group
 };
 
-Pieces CutSequence(const MlaDims& d, std::int64_t keys, std::int64_t key_bytes, const MhaWorkspace& ws) {
+Pieces CutSequence(const MlaDims& d, std::int64_t keys, bool bf16, const MhaWorkspace& ws) {
   const std::int64_t h = d.num_attention_heads;
-  if (keys <= ws.max_keys && RoundUp(keys, kTileKeys) * h * key_bytes <= ws.bytes) return {keys, h};
-  const std::int64_t segment = kSegmentKeys * key_bytes;
+  if (keys <= ws.max_keys && h * ExpandedBytes(d, keys, bf16) <= ws.bytes) return {keys, h};
+  const std::int64_t segment = ExpandedBytes(d, kSegmentKeys, bf16);
   const std::int64_t heads = std::clamp<std::int64_t>(ws.bytes / segment, 1, h);
   const std::int64_t segments = std::max<std::int64_t>(1, ws.bytes / (heads * segment));
   return {std::min(std::min(segments * kSegmentKeys, ws.max_keys), keys), heads};
@@ -27,23 +27,26 @@ Pieces CutSequence(const MlaDims& d, std::int64_t keys, std::int64_t key_bytes, 
 
 }  // namespace
 
-std::int64_t ExpandedKeyBytes(const MlaDims& d, bool bf16) {
+std::int64_t ExpandedBytes(const MlaDims& d, std::int64_t keys, bool bf16) {
   const std::int64_t v = RoundUp(d.v_head_dim, kBf16Tile);
-  return bf16 ? 2 * (Bf16Steps(d.qk_nope_head_dim) * kBf16Step + v) : 4 * (d.qk_nope_head_dim + v);
+  if (bf16) return RoundUp(keys, kTileKeys) * 2 * (Bf16Steps(d.qk_nope_head_dim) * kBf16Step + v);
+  return keys * 4 * (d.qk_nope_head_dim + v);
 }
 
 void PlaceMha(const MlaAttention::Options& options, Carver* carver, MhaWorkspace* out) {
   const MlaDims& d = options.dims;
   const std::int64_t h = d.num_attention_heads;
   // For either way: the kernels and the cache decide later.
-  const auto [least, most] = std::minmax({ExpandedKeyBytes(d, true), ExpandedKeyBytes(d, false)});
-  const std::int64_t segment = std::min(RoundUp(options.max_keys, kTileKeys), kSegmentKeys) * most;
-  const std::int64_t whole = RoundUp(options.max_keys, kTileKeys) * h * most;
+  const auto bytes = [&](std::int64_t keys) {
+    return std::minmax({ExpandedBytes(d, keys, true), ExpandedBytes(d, keys, false)});
+  };
+  const std::int64_t segment = bytes(std::min(options.max_keys, kSegmentKeys)).second;
+  const std::int64_t whole = bytes(options.max_keys).second * h;
   out->bytes = std::clamp(options.expand_bytes, segment, std::max(segment, whole));
   // A piece of one group holds at most so many keys: all, or the whole segments that fit for all heads, or one segment.
   out->max_keys = options.max_keys;
   if (out->bytes < whole) {
-    const std::int64_t fits = out->bytes / (h * kSegmentKeys * least) * kSegmentKeys;
+    const std::int64_t fits = out->bytes / (h * bytes(kSegmentKeys).first) * kSegmentKeys;
     out->max_keys = std::min(options.max_keys, std::max(fits, kSegmentKeys));
   }
   out->expanded = carver->Take<std::byte>(out->bytes);
@@ -197,7 +200,7 @@ void RunMha(const StepContext& step, std::span<const AttentionSequence> sequence
   for (const AttentionSequence& s : sequences) {
     if (s.form != Form::kMha || s.rows == 0) continue;
     const std::int64_t h = step.dims.num_attention_heads;
-    const Pieces cut = CutSequence(step.dims, s.keys, ExpandedKeyBytes(step.dims, UsesBf16(step)), workspace);
+    const Pieces cut = CutSequence(step.dims, s.keys, UsesBf16(step), workspace);
     const bool one_shot = cut.keys == s.keys && cut.heads == h;
     ++(one_shot ? counters->mha_one_shot : counters->mha_in_pieces);
     for (std::int64_t head = 0; head < h; head += cut.heads) {

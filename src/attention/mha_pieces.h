@@ -9,8 +9,8 @@
 
 namespace mla::attention {
 
-// Bytes of one head's expanded key and value, k_pe apart.
-std::int64_t ExpandedKeyBytes(const MlaDims& dims, bool bf16);
+// Bytes of one head's expanded keys and values, k_pe apart; in bf16 they are kept in whole tiles.
+std::int64_t ExpandedBytes(const MlaDims& dims, std::int64_t keys, bool bf16);
 
 // One piece at work.
 struct Piece {
@@ -20,9 +20,7 @@ struct Piece {
   std::int64_t head;  // first head of the group
   std::int64_t heads;
 
-  std::int64_t HeadBytes(const MlaDims& d, bool bf16) const {
-    return RoundUp(keys, kTileKeys) * ExpandedKeyBytes(d, bf16);
-  }
+  std::int64_t HeadBytes(const MlaDims& d, bool bf16) const { return ExpandedBytes(d, keys, bf16); }
 };
 
 // Rows [begin, begin + count) of the sequence, of head `head` of the group.
