@@ -3,10 +3,14 @@
 #include <algorithm>
 #include <cstring>
 
+#include "attention/bf16_block.h"
 #include "attention/kv_b.h"
 #include "base/parallel.h"
 
 namespace mla::attention {
+
+// States that are folded together: 32 KiB of sums at DeepSeek-V3's dims stay in the first cache meanwhile.
+constexpr std::int64_t kFoldStates = 16;
 
 // A run of one sequence's rows in a pass.
 struct Part {
@@ -19,7 +23,12 @@ struct Part {
   std::int64_t blocks;
   std::int64_t segments;
   std::int64_t partial;  // where its segments' states are kept apart, or -1: one item folds them as it goes
+  std::int64_t tile;     // its first tile of packed queries
   std::int64_t items() const { return partial >= 0 ? blocks * segments : blocks; }
+  // Groups of states whose segments are folded afterwards.
+  std::int64_t folds(std::int64_t heads) const {
+    return partial >= 0 ? (rows * heads + kFoldStates - 1) / kFoldStates : 0;
+  }
 };
 
 namespace {
@@ -32,6 +41,8 @@ constexpr std::int64_t kSplitStates = 256;
 std::int64_t SegmentsOf(std::int64_t keys) { return (keys + kSegmentKeys - 1) / kSegmentKeys; }
 
 std::int64_t Heads(const StepContext& step) { return step.dims.num_attention_heads; }
+// Tiles of so many states, of a part or of one of its rows alone.
+std::int64_t StateTiles(std::int64_t states) { return (states + kBf16Tile - 1) / kBf16Tile; }
 std::int64_t QueryDim(const MlaDims& dims) { return dims.kv_lora_rank + dims.qk_rope_head_dim; }
 
 }  // namespace
@@ -43,6 +54,8 @@ void PlaceAbsorbed(const MlaAttention::Options& options, Carver* carver, Absorbe
   out->parts = carver->Take<Part>(out->pass_rows);
   out->row_ids = carver->Take<std::int32_t>(out->pass_rows);
   out->query = carver->Take<float>(out->pass_rows * h * QueryDim(dims));
+  out->packed =
+      carver->Take<char>(out->pass_rows * StateTiles(h) * QueryTileBytes(dims.kv_lora_rank, dims.qk_rope_head_dim));
   out->products = carver->Take<ops::GemmProblem>(h);
   PlaceStates(out->pass_rows * h, dims.kv_lora_rank, carver, &out->total);
   const std::int64_t segments = SegmentsOf(options.max_keys);
@@ -67,6 +80,7 @@ void CutPart(const StepContext& step, const AbsorbedWorkspace& ws, std::int64_t*
   while (part->block > 8 && (states + part->block - 1) / part->block * parallel < step.executor.workers()) {
     part->block = (part->block + 1) / 2;
   }
+  if (UsesBf16(step)) part->block = RoundUp(part->block, kBf16Tile);
   part->blocks = (states + part->block - 1) / part->block;
 }
 
@@ -76,6 +90,7 @@ std::int64_t PlanPass(const StepContext& step, std::span<const AttentionSequence
                       const AbsorbedWorkspace& ws, std::size_t* next, std::int64_t* row, std::int64_t* rows_used) {
   std::int64_t parts = 0;
   std::int64_t partial_used = 0;
+  std::int64_t tiles = 0;
   *rows_used = 0;
   while (*next < sequences.size() && *rows_used < ws.pass_rows) {
     const AttentionSequence& s = sequences[*next];
@@ -86,6 +101,8 @@ std::int64_t PlanPass(const StepContext& step, std::span<const AttentionSequence
       part.rows = std::min(s.rows - *row, ws.pass_rows - *rows_used);
       part.first_position = s.keys - s.rows + *row;
       part.keys = part.first_position + part.rows;
+      part.tile = tiles;
+      tiles += StateTiles(part.rows * Heads(step));
       for (std::int64_t i = 0; i < part.rows; ++i) {
         ws.row_ids[part.pass_row + i] = static_cast<std::int32_t>(s.first_row + *row + i);
       }
@@ -126,6 +143,24 @@ void AbsorbQueries(const StepContext& step, const float* q, std::int64_t rows, c
   }
 }
 
+// Packs every part's queries, a row's states at a time or more where they share a tile.
+void PackQueries(const StepContext& step, std::int64_t parts, const AbsorbedWorkspace& ws) {
+  const MlaDims& d = step.dims;
+  const std::int64_t tile_bytes = QueryTileBytes(d.kv_lora_rank, d.qk_rope_head_dim);
+  for (std::int64_t p = 0; p < parts; ++p) {
+    const Part& part = ws.parts[p];
+    const std::int64_t states = part.rows * Heads(step);
+    const float* from = ws.query + part.pass_row * Heads(step) * QueryDim(d);
+    ParallelForWork(step.executor, StateTiles(states), static_cast<double>(states * QueryDim(d)),
+                    [&](std::int64_t tile, int /*worker*/) {
+                      const std::int64_t state = tile * kBf16Tile;
+                      step.kernels.bf16->pack_queries(from + state * QueryDim(d), QueryDim(d),
+                                                      std::min(kBf16Tile, states - state), d.kv_lora_rank,
+                                                      d.qk_rope_head_dim, ws.packed + (part.tile + tile) * tile_bytes);
+                    });
+  }
+}
+
 // Loads tile `first` (a position) of a part: rows widened, keys transposed.
 void LoadTile(const StepContext& step, const Part& part, std::int64_t first, const Scratch& scratch) {
   const std::int64_t live = std::min(kTileKeys, part.keys - first);
@@ -135,8 +170,22 @@ void LoadTile(const StepContext& step, const Part& part, std::int64_t first, con
 }
 
 // Runs the block's rows over one segment, from empty, into `state`.
+void RunSegmentBf16(const StepContext& step, const Part& part, std::int64_t segment, std::int64_t begin,
+                    std::int64_t count, const AbsorbedWorkspace& ws, const Scratch& scratch, const States& state) {
+  const MlaDims& d = step.dims;
+  const std::int64_t tile = part.tile + begin / kBf16Tile;
+  const Bf16Rows rows{ws.packed + tile * QueryTileBytes(d.kv_lora_rank, d.qk_rope_head_dim), count, part.first_position,
+                      begin, Heads(step)};
+  const std::int64_t first = segment * kSegmentKeys;
+  const std::int64_t end = std::min(first + kSegmentKeys, rows.PositionOf(count - 1) + 1);
+  if (end <= first) return Clear(state, count);
+  CachedKeys keys(step, part.sequence->pages, part.keys, scratch.bf16);
+  RunBf16Segment(step, rows, first, end, d.kv_lora_rank, &keys, scratch, state);
+}
+
 void RunSegment(const StepContext& step, const Part& part, std::int64_t segment, std::int64_t begin, std::int64_t count,
                 const AbsorbedWorkspace& ws, const Scratch& scratch, const States& state) {
+  if (UsesBf16(step)) return RunSegmentBf16(step, part, segment, begin, count, ws, scratch, state);
   const std::int64_t h = Heads(step);
   Clear(state, count);
   const std::int64_t last_position = part.first_position + (begin + count - 1) / h;
@@ -164,7 +213,18 @@ void RunSegment(const StepContext& step, const Part& part, std::int64_t segment,
   }
 }
 
-void RunItem(const StepContext& step, const Part& part, std::int64_t item, const AbsorbedWorkspace& ws,
+// States [begin, begin + count) of a part are whole: their log-sum-exps, and the output latents in place.
+void Divide(const StepContext& step, const Part& part, std::int64_t begin, std::int64_t count, float* lse,
+            const AbsorbedWorkspace& ws) {
+  const std::int64_t h = Heads(step);
+  const States total = Offset(ws.total, part.pass_row * h + begin);
+  for (std::int64_t i = 0; lse != nullptr && i < count; ++i) {
+    lse[ws.row_ids[part.pass_row + (begin + i) / h] * h + (begin + i) % h] = LogSumExp(total, i);
+  }
+  step.kernels.normalise(total, count, step.dims.kv_lora_rank, total.acc, total.ld);
+}
+
+void RunItem(const StepContext& step, const Part& part, std::int64_t item, float* lse, const AbsorbedWorkspace& ws,
              const Scratch& scratch) {
   const std::int64_t states = part.rows * Heads(step);
   const std::int64_t begin = item % part.blocks * part.block;
@@ -175,36 +235,34 @@ void RunItem(const StepContext& step, const Part& part, std::int64_t item, const
                Offset(ws.partial, part.partial + segment * states + begin));
     return;
   }
+  // Folding into what is empty is a copy: the first segment needs none.
   const States total = Offset(ws.total, part.pass_row * Heads(step) + begin);
-  Clear(total, count);
-  for (std::int64_t segment = 0; segment < part.segments; ++segment) {
+  RunSegment(step, part, 0, begin, count, ws, scratch, total);
+  for (std::int64_t segment = 1; segment < part.segments; ++segment) {
     RunSegment(step, part, segment, begin, count, ws, scratch, scratch.segment);
     step.kernels.fold(scratch.segment, count, step.dims.kv_lora_rank, total);
   }
+  Divide(step, part, begin, count, lse, ws);
 }
 
 // Folds segments that were kept apart, left to right: the order in which one worker would have.
-void FoldPart(const StepContext& step, const Part& part, const AbsorbedWorkspace& ws) {
+void FoldStates(const StepContext& step, const Part& part, std::int64_t begin, std::int64_t count, float* lse,
+                const AbsorbedWorkspace& ws) {
   const std::int64_t states = part.rows * Heads(step);
-  const States total = Offset(ws.total, part.pass_row * Heads(step));
-  Clear(total, states);
+  const States total = Offset(ws.total, part.pass_row * Heads(step) + begin);
+  Clear(total, count);
   for (std::int64_t segment = 0; segment < part.segments; ++segment) {
-    step.kernels.fold(Offset(ws.partial, part.partial + segment * states), states, step.dims.kv_lora_rank, total);
+    step.kernels.fold(Offset(ws.partial, part.partial + segment * states + begin), count, step.dims.kv_lora_rank,
+                      total);
   }
+  Divide(step, part, begin, count, lse, ws);
 }
 
-// Divides, and takes the output latents through w_vc to the rows of `out`.
-void Finish(const StepContext& step, std::int64_t rows, const AbsorbedWorkspace& ws, float* out, float* lse) {
+// Takes the output latents through w_vc to the rows of `out`.
+void ProjectOut(const StepContext& step, std::int64_t rows, const AbsorbedWorkspace& ws, float* out) {
   const MlaDims& d = step.dims;
   const std::int64_t h = Heads(step);
   const States& total = ws.total;
-  ParallelFor(step.executor, rows, [&](std::int64_t i, int /*worker*/) {
-    if (lse != nullptr) {
-      for (std::int64_t head = 0; head < h; ++head) lse[ws.row_ids[i] * h + head] = LogSumExp(total, i * h + head);
-    }
-    const States row = Offset(total, i * h);
-    step.kernels.normalise(row, h, d.kv_lora_rank, row.acc, row.ld);
-  });
   for (std::int64_t head = 0; head < h; ++head) {
     ops::GemmProblem& p = ws.products[head];
     p = ops::GemmProblem{};
@@ -222,21 +280,27 @@ void Finish(const StepContext& step, std::int64_t rows, const AbsorbedWorkspace&
 void RunPass(const StepContext& step, std::int64_t parts, std::int64_t rows, const float* q, float* out, float* lse,
              const AbsorbedWorkspace& ws) {
   AbsorbQueries(step, q, rows, ws);
+  if (UsesBf16(step)) PackQueries(step, parts, ws);
   std::int64_t items = 0;
+  std::int64_t folds = 0;
   double work = 0;
   for (std::int64_t i = 0; i < parts; ++i) {
     items += ws.parts[i].items();
+    folds += ws.parts[i].folds(Heads(step));
     work += WorkOf(Form::kAbsorbed, step.dims, ws.parts[i].rows, ws.parts[i].keys).attention;
   }
   ParallelForWork(step.executor, items, work, [&](std::int64_t item, int worker) {
     const Part* part = ws.parts;
     for (; item >= part->items(); ++part) item -= part->items();
-    RunItem(step, *part, item, ws, step.scratch[worker]);
+    RunItem(step, *part, item, lse, ws, step.scratch[worker]);
   });
-  ParallelForWork(step.executor, parts, work, [&](std::int64_t i, int /*worker*/) {
-    if (ws.parts[i].partial >= 0) FoldPart(step, ws.parts[i], ws);
+  ParallelForWork(step.executor, folds, work, [&](std::int64_t fold, int /*worker*/) {
+    const Part* part = ws.parts;
+    for (; fold >= part->folds(Heads(step)); ++part) fold -= part->folds(Heads(step));
+    const std::int64_t begin = fold * kFoldStates;
+    FoldStates(step, *part, begin, std::min(kFoldStates, part->rows * Heads(step) - begin), lse, ws);
   });
-  Finish(step, rows, ws, out, lse);
+  ProjectOut(step, rows, ws, out);
 }
 
 }  // namespace

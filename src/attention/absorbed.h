@@ -21,6 +21,7 @@ struct AbsorbedWorkspace {
   struct Part* parts = nullptr;          // [pass_rows]
   std::int32_t* row_ids = nullptr;       // [pass_rows] a pass's rows in q and out
   float* query = nullptr;                // [pass_rows, H, R + P]: q~, then q_pe
+  char* packed = nullptr;                // the same in tiles of 16 states, each part's from a tile of its own
   ops::GemmProblem* products = nullptr;  // [H]
   States total;                          // [pass_rows * H] states; acc is the output latent
   States partial;                        // [partial_states]

@@ -15,7 +15,9 @@ namespace {
 
 const AttentionKernels& KernelsFor(Isa isa) {
 #if defined(__x86_64__) && !defined(MLA_SCALAR_ONLY)
-  if (isa >= Isa::kAvx512) return kAttentionAvx512;
+  if (isa == Isa::kAmx) return kAttentionAmx;
+  if (isa == Isa::kAvx512Bf16) return kAttentionAvx512Bf16;
+  if (isa == Isa::kAvx512) return kAttentionAvx512;
   if (isa == Isa::kAvx2) return kAttentionAvx2;
 #endif
   MLA_CHECK(isa == Isa::kPortable);

@@ -35,8 +35,72 @@ struct TileBlock {
   float* scores;  // scratch [rows, 64]
 };
 
+// Keys whose scores are had before their softmax in products of bf16: blocks stand at absolute multiples, and whole
+// blocks make a segment.
+constexpr int64_t kBlockKeys = 256;
+// Rows of a tile of states, keys and k; elements of k in a step; bytes of a tile: 16 rows of 32 bf16.
+constexpr int64_t kBf16Tile = 16;
+constexpr int64_t kBf16Step = 32;
+constexpr int64_t kBf16TileBytes = 1024;
+static_assert(kSegmentKeys % kBlockKeys == 0 && kBlockKeys % kTileKeys == 0);
+
+// A block of keys in bf16: rows of two parts (latent and rope, or k_nope and k_pe), each of whole steps.
+struct Bf16Keys {
+  const char* const* runs[2];  // [ceil(count / 16)]: where 16 keys in a row begin
+  int64_t stride[2];           // bytes from one key to the next
+  int64_t steps[2];
+  int64_t count;       // 1 to kBlockKeys; the last run is readable to its end, whatever it holds
+  const char* values;  // tiles of 16 columns by 16 pairs of keys, [steps of 32 keys][columns / 16]; zero past `count`
+  int64_t value_step;  // bytes from one step's tiles to the next's
+  // What comes next, to be asked for while this is at work: [next_runs] places of next_bytes each, or none.
+  const char* const* next;
+  int64_t next_runs;
+  int64_t next_bytes;
+};
+
+// One block of keys against a block of query rows.
+struct Bf16Block {
+  const char* q;  // [ceil(rows / 16)][steps of both parts] tiles of 16 pairs of k by 16 rows
+  int64_t rows;   // 1 to kMaxBlockRows
+  const Bf16Keys& keys;
+  const int32_t* visible;  // [rows]: the row sees the first visible[r] keys, 0 to count
+  float scale;             // positive
+  int64_t value_dim;
+  bool first;  // the states are empty, and their acc is to be written, not read
+  States state;
+  char* scratch;  // kBf16Scratch bytes, 64-byte aligned
+};
+
+// Scores of two tiles of rows, their weights, and a tile of sums that a state's memory has no room for.
+constexpr int64_t kBf16Scores = kBlockKeys * 2 * kBf16Tile * 4;
+constexpr int64_t kBf16Weights = 2 * kBlockKeys / kBf16Step * kBf16TileBytes;
+constexpr int64_t kBf16Scratch = kBf16Scores + kBf16Weights + 2 * kBf16TileBytes;
+
+// Attention by products of bf16: queries and weights of keys are rounded to bf16 (to nearest even, denormals to 0),
+// products are exact, sums in fp32.
+struct Bf16Kernels {
+  // Adds the block to the rows' states. Each score is one accumulator over k in steps of the instruction's own, then
+  // times scale; the softmax is relative to the largest score so far; each output is one accumulator over the keys in
+  // order. A weight is summed before it is rounded. A key that a row does not see adds 0 times its value: values must
+  // be numbers, or their rows are not.
+  void (*attend)(const Bf16Block& block);
+  // q [rows, n0 + n1], rows ldq apart -> Bf16Block::q, zero past either part's end and past the last row.
+  void (*pack_queries)(const float* q, int64_t ldq, int64_t rows, int64_t n0, int64_t n1, char* out);
+  // The first `columns` elements of `count` keys, 16 a run -> Bf16Keys::values.
+  void (*interleave)(const char* const* runs, int64_t stride, int64_t count, int64_t columns, char* out,
+                     int64_t value_step);
+  // The same of floats [count, columns], rows ldv apart, which are rounded.
+  void (*round_values)(const float* v, int64_t ldv, int64_t count, int64_t columns, char* out, int64_t value_step);
+  // Rounds n floats to bf16, and adds zeros up to a multiple of 32.
+  void (*round_row)(const float* from, int64_t n, char* out);
+  // Whether all `count` bf16 are numbers and finite; a multiple of 32.
+  bool (*all_finite)(const char* values, int64_t count);
+};
+
 struct AttentionKernels {
-  const char* name;  // "portable", "avx2", "avx512"
+  const char* name;  // "portable", "avx2", "avx512", "avx512bf16", "amx"
+  // Null where the instruction set has none. For bf16 caches; others take the kernels below.
+  const Bf16Kernels* bf16;
   // Adds the tile to the rows' states. Each score is one accumulator over key_dim in order, then times scale; each
   // output one accumulator over the visible keys in order. Values of keys that a row does not see are not read for it,
   // so what dead slots hold can't matter. A row that sees nothing keeps its state.
@@ -54,6 +118,8 @@ struct AttentionKernels {
 extern const AttentionKernels kAttentionPortable;
 extern const AttentionKernels kAttentionAvx2;
 extern const AttentionKernels kAttentionAvx512;
+extern const AttentionKernels kAttentionAvx512Bf16;
+extern const AttentionKernels kAttentionAmx;
 
 }  // namespace mla::attention
 

@@ -152,7 +152,11 @@ void Normalise(const States& state, int64_t rows, int64_t value_dim, float* out,
   for (int64_t r = 0; r < rows; ++r) {
     const bool empty = state.max[r] == -__builtin_inff();
     const float* acc = state.acc + r * state.ld;
-    for (int64_t i = 0; i < value_dim; ++i) out[r * ldo + i] = empty ? 0.0F : acc[i] / state.sum[r];
+    const V16 sum = Set1(state.sum[r]);
+    float* to = out + r * ldo;
+    int64_t i = 0;
+    for (; i + kLanes <= value_dim; i += kLanes) Store(to + i, empty ? Zero() : Div(Load(acc + i), sum));
+    for (; i < value_dim; ++i) to[i] = empty ? 0.0F : acc[i] / state.sum[r];
   }
 }
 

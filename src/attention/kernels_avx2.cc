@@ -18,7 +18,7 @@ constexpr int kValueVectors = 2;
 namespace mla::attention {
 
 extern const AttentionKernels kAttentionAvx2;
-const AttentionKernels kAttentionAvx2 = {"avx2", AttendTile, Fold, Normalise, Widen, TransposeTile};
+const AttentionKernels kAttentionAvx2 = {"avx2", nullptr, AttendTile, Fold, Normalise, Widen, TransposeTile};
 
 }  // namespace mla::attention
 

@@ -17,8 +17,16 @@ constexpr int kValueVectors = 4;
 
 namespace mla::attention {
 
+extern const Bf16Kernels kBf16Avx512;
+extern const Bf16Kernels kBf16Amx;
+
 extern const AttentionKernels kAttentionAvx512;
-const AttentionKernels kAttentionAvx512 = {"avx512", AttendTile, Fold, Normalise, Widen, TransposeTile};
+const AttentionKernels kAttentionAvx512 = {"avx512", nullptr, AttendTile, Fold, Normalise, Widen, TransposeTile};
+extern const AttentionKernels kAttentionAvx512Bf16;
+const AttentionKernels kAttentionAvx512Bf16 = {"avx512bf16", &kBf16Avx512, AttendTile,   Fold,
+                                               Normalise,    Widen,        TransposeTile};
+extern const AttentionKernels kAttentionAmx;
+const AttentionKernels kAttentionAmx = {"amx", &kBf16Amx, AttendTile, Fold, Normalise, Widen, TransposeTile};
 
 }  // namespace mla::attention
 

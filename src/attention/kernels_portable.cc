@@ -16,6 +16,6 @@ constexpr int kValueVectors = 1;
 namespace mla::attention {
 
 extern const AttentionKernels kAttentionPortable;
-const AttentionKernels kAttentionPortable = {"portable", AttendTile, Fold, Normalise, Widen, TransposeTile};
+const AttentionKernels kAttentionPortable = {"portable", nullptr, AttendTile, Fold, Normalise, Widen, TransposeTile};
 
 }  // namespace mla::attention

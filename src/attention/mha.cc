@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
+#include "attention/bf16_block.h"
 #include "attention/kv_b.h"
+#include "attention/mha_pieces.h"
 #include "base/parallel.h"
 
 namespace mla::attention {
 namespace {
-
-std::int64_t KeyFloats(const MlaDims& d) { return d.qk_nope_head_dim + RoundUp(d.v_head_dim, 16); }
 
 // How one sequence's keys and heads are cut.
 struct Pieces {
@@ -16,55 +16,48 @@ struct Pieces {
   std::int64_t heads = 0;  // of a group
 };
 
-Pieces CutSequence(const MlaDims& d, std::int64_t keys, std::int64_t floats, std::int64_t max_keys) {
+Pieces CutSequence(const MlaDims& d, std::int64_t keys, bool bf16, const MhaWorkspace& ws) {
   const std::int64_t h = d.num_attention_heads;
-  if (keys <= max_keys && keys * h * KeyFloats(d) <= floats) return {keys, h};
-  const std::int64_t heads = std::clamp<std::int64_t>(floats / (kSegmentKeys * KeyFloats(d)), 1, h);
-  const std::int64_t segments = std::max<std::int64_t>(1, floats / (heads * kSegmentKeys * KeyFloats(d)));
-  return {std::min(std::min(segments * kSegmentKeys, max_keys), keys), heads};
+  if (keys <= ws.max_keys && h * ExpandedBytes(d, keys, bf16) <= ws.bytes) return {keys, h};
+  const std::int64_t segment = ExpandedBytes(d, kSegmentKeys, bf16);
+  const std::int64_t heads = std::clamp<std::int64_t>(ws.bytes / segment, 1, h);
+  const std::int64_t segments = std::max<std::int64_t>(1, ws.bytes / (heads * segment));
+  return {std::min(std::min(segments * kSegmentKeys, ws.max_keys), keys), heads};
 }
 
 }  // namespace
 
+std::int64_t ExpandedBytes(const MlaDims& d, std::int64_t keys, bool bf16) {
+  const std::int64_t v = RoundUp(d.v_head_dim, kBf16Tile);
+  if (bf16) return RoundUp(keys, kTileKeys) * 2 * (Bf16Steps(d.qk_nope_head_dim) * kBf16Step + v);
+  return keys * 4 * (d.qk_nope_head_dim + v);
+}
+
 void PlaceMha(const MlaAttention::Options& options, Carver* carver, MhaWorkspace* out) {
   const MlaDims& d = options.dims;
   const std::int64_t h = d.num_attention_heads;
-  const std::int64_t segment = std::min(options.max_keys, kSegmentKeys) * KeyFloats(d);
-  const std::int64_t whole = options.max_keys * h * KeyFloats(d);
-  const std::int64_t budget = options.expand_bytes / static_cast<std::int64_t>(sizeof(float));
-  out->floats = std::clamp(budget, segment, std::max(segment, whole));
+  // For either way: the kernels and the cache decide later.
+  const auto bytes = [&](std::int64_t keys) {
+    return std::minmax({ExpandedBytes(d, keys, true), ExpandedBytes(d, keys, false)});
+  };
+  const std::int64_t segment = bytes(std::min(options.max_keys, kSegmentKeys)).second;
+  const std::int64_t whole = bytes(options.max_keys).second * h;
+  out->bytes = std::clamp(options.expand_bytes, segment, std::max(segment, whole));
   // A piece of one group holds at most so many keys: all, or the whole segments that fit for all heads, or one segment.
   out->max_keys = options.max_keys;
-  if (out->floats < whole) {
-    const std::int64_t fits = out->floats / (h * kSegmentKeys * KeyFloats(d)) * kSegmentKeys;
+  if (out->bytes < whole) {
+    const std::int64_t fits = out->bytes / (h * bytes(kSegmentKeys).first) * kSegmentKeys;
     out->max_keys = std::min(options.max_keys, std::max(fits, kSegmentKeys));
   }
-  out->expanded = carver->Take<float>(out->floats);
+  out->expanded = carver->Take<std::byte>(out->bytes);
   out->latent = carver->Take<float>(out->max_keys * d.kv_lora_rank);
   out->rope = carver->Take<float>(out->max_keys * RoundUp(d.qk_rope_head_dim, 16));
-  out->products = carver->Take<ops::GemmProblem>(2 * h);
+  out->problems = carver->Take<ops::GemmProblem>(2 * h);
   PlaceStates(options.max_rows * h, d.v_head_dim, carver, &out->total);
+  PlaceMhaBf16(options, carver, out);
 }
 
-namespace {
-
-// One piece at work.
-struct Piece {
-  const AttentionSequence& sequence;
-  std::int64_t first;  // position of its first key
-  std::int64_t keys;
-  std::int64_t head;  // first head of the group
-  std::int64_t heads;
-  float* k(const MlaDims& d, const MhaWorkspace& ws, std::int64_t i) const {
-    return ws.expanded + i * keys * KeyFloats(d);
-  }
-  float* v(const MlaDims& d, const MhaWorkspace& ws, std::int64_t i) const {
-    return k(d, ws, i) + keys * d.qk_nope_head_dim;
-  }
-};
-
-// Reads the piece's rows back from the cache and expands them for each head of the group.
-void Expand(const StepContext& step, const Piece& piece, const MhaWorkspace& ws) {
+void LoadPiece(const StepContext& step, const Piece& piece, const MhaWorkspace& ws) {
   const MlaDims& d = step.dims;
   const std::int64_t ld_rope = RoundUp(d.qk_rope_head_dim, 16);
   ParallelFor(step.executor, (piece.keys + kTileKeys - 1) / kTileKeys, [&](std::int64_t tile, int /*worker*/) {
@@ -72,23 +65,38 @@ void Expand(const StepContext& step, const Piece& piece, const MhaWorkspace& ws)
     LoadRows(step.kernels, step.cache, piece.sequence.pages, piece.first + at, std::min(kTileKeys, piece.keys - at),
              ws.latent + at * d.kv_lora_rank, d.kv_lora_rank, ws.rope + at * ld_rope, ld_rope);
   });
+}
+
+namespace {
+
+float* KeysOf(const Piece& piece, const MlaDims& d, const MhaWorkspace& ws, std::int64_t i) {
+  return reinterpret_cast<float*>(ws.expanded + i * piece.HeadBytes(d, false));
+}
+float* ValuesOf(const Piece& piece, const MlaDims& d, const MhaWorkspace& ws, std::int64_t i) {
+  return KeysOf(piece, d, ws, i) + piece.keys * d.qk_nope_head_dim;
+}
+
+// Expands the piece's rows for each head of the group.
+void Expand(const StepContext& step, const Piece& piece, const MhaWorkspace& ws) {
+  const MlaDims& d = step.dims;
+  LoadPiece(step, piece, ws);
   for (std::int64_t i = 0; i < piece.heads; ++i) {
     const auto head = static_cast<std::size_t>(piece.head + i);
-    ops::GemmProblem& k = ws.products[2 * i];
-    ops::GemmProblem& v = ws.products[2 * i + 1];
+    ops::GemmProblem& k = ws.problems[2 * i];
+    ops::GemmProblem& v = ws.problems[2 * i + 1];
     k = ops::GemmProblem{};
     k.x = ws.latent;
     k.ldx = d.kv_lora_rank;
     k.m = piece.keys;
     v = k;
-    k.y = piece.k(d, ws, i);
+    k.y = KeysOf(piece, d, ws, i);
     k.ldy = d.qk_nope_head_dim;
     k.w = step.weights.expand[head];
-    v.y = piece.v(d, ws, i);
+    v.y = ValuesOf(piece, d, ws, i);
     v.ldy = RoundUp(d.v_head_dim, 16);
     v.w = step.weights.value[head];
   }
-  ops::Gemm(step.gemm(), std::span<const ops::GemmProblem>(ws.products, static_cast<std::size_t>(2 * piece.heads)));
+  ops::Gemm(step.gemm(), std::span<const ops::GemmProblem>(ws.problems, static_cast<std::size_t>(2 * piece.heads)));
 }
 
 // The tile's keys of one head: k_nope from the expansion, k_pe shared by all heads from the cache.
@@ -99,7 +107,7 @@ void LoadTile(const StepContext& step, const Piece& piece, std::int64_t i, std::
   const std::int64_t n = d.qk_nope_head_dim;
   const std::int64_t p = d.qk_rope_head_dim;
   const std::int64_t ld_rope = RoundUp(p, 16);
-  const float* k = piece.k(d, ws, i) + at * n;
+  const float* k = KeysOf(piece, d, ws, i) + at * n;
   const float* rope = ws.rope + at * ld_rope;
   if (live == kTileKeys) {
     step.kernels.transpose_tile(k, n, n, scratch.keys);
@@ -116,9 +124,10 @@ void LoadTile(const StepContext& step, const Piece& piece, std::int64_t i, std::
 }
 
 // Rows [begin, begin + count) of one head over the piece: segment by segment, folded left to right into their totals.
-void Attend(const StepContext& step, const Piece& piece, std::int64_t i, std::int64_t begin, std::int64_t count,
-            const float* q, const States& total, const MhaWorkspace& ws, const Scratch& scratch) {
+void Attend(const StepContext& step, const Piece& piece, const RowBlock& rows, const float* q, const States& total,
+            const MhaWorkspace& ws, const Scratch& scratch) {
   const MlaDims& d = step.dims;
+  const auto [i, begin, count] = rows;
   const std::int64_t q_head = d.qk_nope_head_dim + d.qk_rope_head_dim;
   const std::int64_t ldq = d.num_attention_heads * q_head;
   const std::int64_t first_position = piece.sequence.keys - piece.sequence.rows + begin;
@@ -138,7 +147,7 @@ void Attend(const StepContext& step, const Piece& piece, std::int64_t i, std::in
       block.key_dim = q_head;
       block.keys = scratch.keys;
       block.ldv = RoundUp(d.v_head_dim, 16);
-      block.values = piece.v(d, ws, i) + (first - piece.first) * block.ldv;
+      block.values = ValuesOf(piece, d, ws, i) + (first - piece.first) * block.ldv;
       block.value_dim = d.v_head_dim;
       block.visible = scratch.visible;
       block.scale = step.scale;
@@ -161,18 +170,20 @@ void RunPiece(const StepContext& step, const Piece& piece, const float* q, float
   const MlaDims& d = step.dims;
   const AttentionSequence& s = piece.sequence;
   const bool last = piece.first + piece.keys == s.keys;
-  if (piece.keys > 0) Expand(step, piece, ws);
+  const bool bf16 = UsesBf16(step);
+  if (piece.keys > 0) bf16 ? ExpandBf16(step, piece, ws) : Expand(step, piece, ws);
   const std::int64_t block = BlockRows(s.rows, piece.heads, step.executor.workers());
   const std::int64_t blocks = (s.rows + block - 1) / block;
   const double work = static_cast<double>(s.rows) * static_cast<double>(piece.keys) *
                       static_cast<double>(piece.heads * (d.qk_nope_head_dim + d.qk_rope_head_dim + d.v_head_dim));
   ParallelForWork(step.executor, piece.heads * blocks, work, [&](std::int64_t item, int worker) {
     const std::int64_t i = item / blocks;
-    const std::int64_t begin = item % blocks * block;
+    const std::int64_t begin = (blocks - 1 - item % blocks) * block;  // late rows see most keys, and go first
     const std::int64_t count = std::min(block, s.rows - begin);
     const States total = Offset(ws.total, (piece.head + i) * s.rows + begin);
     if (piece.first == 0) Clear(total, count);
-    Attend(step, piece, i, begin, count, q, total, ws, step.scratch[worker]);
+    const RowBlock rows{i, begin, count};
+    (bf16 ? AttendBf16 : Attend)(step, piece, rows, q, total, ws, step.scratch[worker]);
     if (!last) return;
     const std::int64_t row = (s.first_row + begin) * d.num_attention_heads + piece.head + i;
     if (lse != nullptr) {
@@ -189,7 +200,7 @@ void RunMha(const StepContext& step, std::span<const AttentionSequence> sequence
   for (const AttentionSequence& s : sequences) {
     if (s.form != Form::kMha || s.rows == 0) continue;
     const std::int64_t h = step.dims.num_attention_heads;
-    const Pieces cut = CutSequence(step.dims, s.keys, workspace.floats, workspace.max_keys);
+    const Pieces cut = CutSequence(step.dims, s.keys, UsesBf16(step), workspace);
     const bool one_shot = cut.keys == s.keys && cut.heads == h;
     ++(one_shot ? counters->mha_one_shot : counters->mha_in_pieces);
     for (std::int64_t head = 0; head < h; head += cut.heads) {

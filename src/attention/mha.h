@@ -15,12 +15,17 @@ namespace mla::attention {
 // A piece is a range of keys for a group of heads: whole segments, so that a row's state within a segment never crosses
 // pieces and the bits are those of one shot.
 struct MhaWorkspace {
-  std::int64_t floats = 0;               // of `expanded`
-  std::int64_t max_keys = 0;             // of a piece
-  float* expanded = nullptr;             // per head of the group: k_nope [keys, N], then v [keys, V rounded up to 16]
+  std::int64_t bytes = 0;     // of `expanded`
+  std::int64_t max_keys = 0;  // of a piece
+  // Per head of the group: k_nope [keys, N], then v [keys, V rounded up to 16], in fp32; or, where kernels take bf16,
+  // k_nope [keys, whole steps], then v as kernels read it (Bf16Keys::values), for keys in whole tiles.
+  std::byte* expanded = nullptr;
   float* latent = nullptr;               // [max_keys, R]
   float* rope = nullptr;                 // [max_keys, P rounded up to 16]
-  ops::GemmProblem* products = nullptr;  // [2 H]
+  char* rope_bf16 = nullptr;             // [max_keys in whole tiles, P in whole steps]
+  float* products = nullptr;             // fp32 products on their way to bf16: of kRoundedKeys keys and some heads
+  std::int64_t product_heads = 0;        // so many
+  ops::GemmProblem* problems = nullptr;  // [2 H]
   States total;                          // [max_rows * H]
 };
 

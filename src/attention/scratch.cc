@@ -10,10 +10,27 @@ namespace mla::attention {
 
 void PlaceStates(std::int64_t rows, std::int64_t value_dim, Carver* carver, States* out) {
   out->ld = RoundUp(value_dim, 16);
+  if (out->ld % 32 == 0) out->ld += 16;
   out->max = carver->Take<float>(rows);
   out->sum = carver->Take<float>(rows);
   out->acc = carver->Take<float>(rows * out->ld);
 }
+
+namespace {
+
+void PlaceBf16(const MlaDims& d, Carver* carver, Bf16Scratch* out) {
+  const std::int64_t rope = RoundUp(d.qk_rope_head_dim, kBf16Step);
+  const std::int64_t width =
+      std::max(RoundUp(d.kv_lora_rank, kBf16Step), RoundUp(d.qk_nope_head_dim, kBf16Step)) + rope;
+  out->queries = carver->Take<char>(kMaxBlockRows * width * 2);
+  out->rows = carver->Take<char>(kBlockKeys * width * 2);
+  out->values = carver->Take<char>(kBlockKeys * RoundUp(std::max(d.kv_lora_rank, d.v_head_dim), kBf16Tile) * 2);
+  out->kernel = carver->Take<char>(kBf16Scratch);
+  for (const char**& runs : out->runs) runs = carver->Take<const char*>(kBlockKeys / kBf16Tile);
+  out->next = carver->Take<const char*>(kBlockKeys / kBf16Tile);
+}
+
+}  // namespace
 
 void PlaceScratch(const MlaDims& dims, Carver* carver, Scratch* out) {
   const std::int64_t row = dims.kv_lora_rank + dims.qk_rope_head_dim;
@@ -24,6 +41,7 @@ void PlaceScratch(const MlaDims& dims, Carver* carver, Scratch* out) {
   out->scores = carver->Take<float>(kMaxBlockRows * kTileKeys);
   out->visible = carver->Take<std::int32_t>(kMaxBlockRows);
   PlaceStates(kMaxBlockRows, std::max(dims.kv_lora_rank, dims.v_head_dim), carver, &out->segment);
+  PlaceBf16(dims, carver, &out->bf16);
 }
 
 States Offset(const States& states, std::int64_t row) {

@@ -17,6 +17,16 @@ inline constexpr std::int64_t kMaxBlockRows = 128;
 
 constexpr std::int64_t RoundUp(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 
+// What attention in products of bf16 works in.
+struct Bf16Scratch {
+  char* queries = nullptr;      // [kMaxBlockRows / 16] tiles of the MHA form's packed queries
+  char* rows = nullptr;         // [kBlockKeys] cache rows of whole steps
+  char* values = nullptr;       // a block's values, interleaved
+  char* kernel = nullptr;       // kBf16Scratch
+  const char** runs[2] = {};    // [kBlockKeys / 16]
+  const char** next = nullptr;  // [kBlockKeys / 16]
+};
+
 struct Scratch {
   float* rows = nullptr;  // [64, ld_rows]: a tile's cache rows, widened: [latent | rope]
   std::int64_t ld_rows = 0;
@@ -24,6 +34,7 @@ struct Scratch {
   float* scores = nullptr;          // [kMaxBlockRows, 64]
   std::int32_t* visible = nullptr;  // [kMaxBlockRows]
   States segment;                   // [kMaxBlockRows] states of the segment at hand
+  Bf16Scratch bf16;
 };
 
 // What both forms need of a call: the model's dims, its kernels, and what the caller brought.
@@ -43,7 +54,8 @@ struct StepContext {
 
 void PlaceScratch(const MlaDims& dims, Carver* carver, Scratch* out);
 
-// States of `rows` rows, each with room for value_dim rounded up to 16.
+// States of `rows` rows, each with room for value_dim rounded up to 16, and an odd number of cache lines apart: tiles
+// of 16 rows would otherwise meet in few sets of the first cache.
 void PlaceStates(std::int64_t rows, std::int64_t value_dim, Carver* carver, States* out);
 
 // The states from row `row` on.

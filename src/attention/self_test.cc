@@ -300,11 +300,15 @@ std::string CheckTranspose(const AttentionKernels& kernels) {
 }  // namespace
 
 std::vector<KernelCheck> CheckKernels(const AttentionKernels& kernels) {
-  return {{"attend_tile", DType::kF32, CheckAttendTile(kernels)},
-          {"fold", DType::kF32, CheckFold(kernels)},
-          {"normalise", DType::kF32, CheckNormalise(kernels)},
-          {"widen", DType::kBF16, CheckWiden(kernels)},
-          {"transpose_tile", DType::kF32, CheckTranspose(kernels)}};
+  std::vector<KernelCheck> checks = {{"attend_tile", DType::kF32, CheckAttendTile(kernels)},
+                                     {"fold", DType::kF32, CheckFold(kernels)},
+                                     {"normalise", DType::kF32, CheckNormalise(kernels)},
+                                     {"widen", DType::kBF16, CheckWiden(kernels)},
+                                     {"transpose_tile", DType::kF32, CheckTranspose(kernels)}};
+  if (kernels.bf16 != nullptr) {
+    for (KernelCheck& check : CheckKernels(*kernels.bf16)) checks.push_back(std::move(check));
+  }
+  return checks;
 }
 
 }  // namespace mla::attention

@@ -14,6 +14,9 @@ namespace mla::attention {
 // KiB of stack. Precondition: this machine can run the table.
 std::vector<KernelCheck> CheckKernels(const AttentionKernels& kernels);
 
+// The same of the kernels that compute in products of bf16. For the processor that has them, and has been granted AMX.
+std::vector<KernelCheck> CheckKernels(const Bf16Kernels& kernels);
+
 }  // namespace mla::attention
 
 #endif  // MLA_ATTENTION_SELF_TEST_H_

@@ -1,4 +1,4 @@
-// mla bench peak|gemm|moe|model: speed, beside the machine's limits measured in the same run.
+// mla bench peak|gemm|moe|attention|model: speed, beside the machine's limits measured in the same run.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -10,6 +10,7 @@
 
 #include "attention/choose.h"
 #include "base/cpu_info.h"
+#include "bench/attention_bench.h"
 #include "bench/gemm_bench.h"
 #include "bench/limits.h"
 #include "bench/model_bench.h"
@@ -91,7 +92,7 @@ Result<int> RunPeak(const BenchOptions& o, const Log& log) {
   return kDone;
 }
 
-// Limits first, then each job's cases. Bench is GemmBench or MoeBench, Job its plan with numbers of rows.
+// Limits first, then each job's cases. Bench is one of the benches, Job its plan with numbers of rows.
 template <class Bench, class Job>
 Result<int> RunJobs(const char* what, const BenchOptions& o, const std::vector<Job>& jobs, const Log& log) {
   const InterruptScope interrupt;
@@ -129,6 +130,11 @@ Result<int> RunGemm(const BenchOptions& o, const Log& log) {
 Result<int> RunMoe(const BenchOptions& o, const Log& log) {
   MLA_ASSIGN_OR_RETURN(const std::vector<MoeJob> jobs, MoeJobs(o));
   return RunJobs<bench::MoeBench>("moe", o, jobs, log);
+}
+
+Result<int> RunAttention(const BenchOptions& o, const Log& log) {
+  MLA_ASSIGN_OR_RETURN(const std::vector<AttentionJob> jobs, AttentionJobs(o));
+  return RunJobs<bench::AttentionBench>("attention", o, jobs, log);
 }
 
 Result<int> RunModel(const BenchOptions& o, const Log& log) {
@@ -174,6 +180,7 @@ Action AddBench(CLI::App& app, const Log& log) {
       {"peak", "The limits alone: multiply-adds and reads", AddPeakFlags, RunPeak},
       {"gemm", "Products with packed weights", AddGemmFlags, RunGemm},
       {"moe", "A layer's mixture of experts", AddMoeFlags, RunMoe},
+      {"attention", "A layer's attention over cached rows", AddAttentionFlags, RunAttention},
       {"model", "A model's prompts and output, in tokens a second", AddModelFlags, RunModel},
   };
   std::vector<std::pair<CLI::App*, Action>> actions;

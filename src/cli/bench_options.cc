@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <optional>
 #include <string_view>
 
@@ -15,6 +16,7 @@
 #include "bench/shapes.h"
 #include "bench/synthetic_config.h"
 #include "cli/flags.h"
+#include "weights/weights.h"
 
 namespace mla::cli {
 namespace {
@@ -96,16 +98,10 @@ void AddWorkingSetFlag(CLI::App& c, BenchOptions* o) {
       ->check(Checked(ParseWorkingSet));
 }
 
-void AddCaseFlags(CLI::App& c, BenchOptions* o) {
-  std::vector<std::string> formats;
-  for (const bench::WeightFormat& format : bench::WeightFormats()) formats.emplace_back(format.name);
-  c.add_option("--rows", o->rows, "Numbers of rows, M, as 1,8,512")
+void AddCaseFlags(CLI::App& c, BenchOptions* o, const char* rows) {
+  c.add_option("--rows", o->rows, rows)
       ->delimiter(',')
       ->check(WholeIn(1, static_cast<std::uint64_t>(kMostRows)))
-      ->capture_default_str();
-  c.add_option("--format", o->formats, fmt::format("How weights are kept: {}", fmt::join(formats, ", ")))
-      ->delimiter(',')
-      ->check(CLI::IsMember(formats))
       ->capture_default_str();
   AddWorkingSetFlag(c, o);
   c.add_option("--seconds", o->repeats.seconds, "Repeat a case for so long")
@@ -117,6 +113,15 @@ void AddCaseFlags(CLI::App& c, BenchOptions* o) {
   AddThreadFlag(c, o);
   AddKernelsFlag(c, o);
   AddOutputFlags(c, o);
+}
+
+void AddFormatFlag(CLI::App& c, BenchOptions* o) {
+  std::vector<std::string> formats;
+  for (const bench::WeightFormat& format : bench::WeightFormats()) formats.emplace_back(format.name);
+  c.add_option("--format", o->formats, fmt::format("How weights are kept: {}", fmt::join(formats, ", ")))
+      ->delimiter(',')
+      ->check(CLI::IsMember(formats))
+      ->capture_default_str();
 }
 
 std::vector<bench::WeightFormat> FormatsOf(const BenchOptions& o) {
@@ -143,7 +148,8 @@ void AddGemmFlags(CLI::App& c, BenchOptions* o) {
       ->check(Checked([](const std::string& like) { return ConfigLike(like, std::nullopt); }))
       ->capture_default_str()
       ->excludes(shapes);
-  AddCaseFlags(c, o);
+  AddCaseFlags(c, o, "Numbers of rows, M, as 1,8,512");
+  AddFormatFlag(c, o);
   shapes->excludes(c.get_option("--rows"));
 }
 
@@ -156,7 +162,34 @@ void AddMoeFlags(CLI::App& c, BenchOptions* o) {
       ->delimiter(',')
       ->check(Checked(MoeConfigLike))
       ->capture_default_str();
-  AddCaseFlags(c, o);
+  AddCaseFlags(c, o, "Numbers of rows, M, as 1,8,512");
+  AddFormatFlag(c, o);
+}
+
+void AddAttentionFlags(CLI::App& c, BenchOptions* o) {
+  o->like = {"deepseek-v3"};
+  o->rows = {1};
+  o->keys = {4096, 32768};
+  o->forms = {"absorbed"};
+  c.add_option("--like", o->like, fmt::format("Whose heads: {}, or the path of a config.json", PublishedNames()))
+      ->delimiter(',')
+      ->check(Checked([](const std::string& like) { return ConfigLike(like, std::nullopt); }))
+      ->capture_default_str();
+  c.add_option("--form", o->forms, "Forms of the attention: absorbed, mha")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"absorbed", "mha"}))
+      ->capture_default_str();
+  c.add_option("--keys", o->keys, "Positions of each request, S, its new rows included")
+      ->delimiter(',')
+      ->check(WholeIn(1, 1 << 24))
+      ->capture_default_str();
+  c.add_option("--requests", o->requests, "Requests in a call, each with its own cache rows")
+      ->check(WholeIn(1, 1 << 12))
+      ->capture_default_str();
+  c.add_option("--kv-dtype", o->kv_dtype, "How cache rows are kept: bf16, f32")
+      ->check(CLI::IsMember({"bf16", "f32"}))
+      ->capture_default_str();
+  AddCaseFlags(c, o, "New rows of each request, T, as 1,4,512");
 }
 
 void AddModelFlags(CLI::App& c, BenchOptions* o) {
@@ -231,6 +264,36 @@ Result<std::vector<MoeJob>> MoeJobs(const BenchOptions& o) {
       jobs.push_back({{like, config, format, *std::max_element(o.rows.begin(), o.rows.end()), working_set}, o.rows});
     }
   }
+  return jobs;
+}
+
+Result<std::vector<AttentionJob>> AttentionJobs(const BenchOptions& o) {
+  MLA_ASSIGN_OR_RETURN(const std::int64_t working_set, WorkingSetOf(o));
+  std::vector<AttentionJob> jobs;
+  for (const std::string& like : o.like) {
+    MLA_ASSIGN_OR_RETURN(const contract::ModelConfig config, ConfigLike(like, std::nullopt));
+    for (const std::string& form : o.forms) {
+      for (const std::int64_t keys : o.keys) {
+        AttentionJob job;
+        std::copy_if(o.rows.begin(), o.rows.end(), std::back_inserter(job.rows),
+                     [&](std::int64_t rows) { return rows <= keys; });
+        if (job.rows.empty()) continue;
+        bench::AttentionPlan& plan = job.plan;
+        plan.name =
+            fmt::format("{} {} S={}{}", like, form, keys, o.requests > 1 ? fmt::format(" x{}", o.requests) : "");
+        plan.dims = weights::DimsOf(config);
+        plan.form = form == "mha" ? Form::kMha : Form::kAbsorbed;
+        plan.kv_dtype = o.kv_dtype == "f32" ? DType::kF32 : DType::kBF16;
+        plan.keys = keys;
+        plan.requests = o.requests;
+        plan.max_rows = *std::max_element(job.rows.begin(), job.rows.end());
+        plan.working_set = working_set;
+        jobs.push_back(std::move(job));
+      }
+    }
+  }
+  if (jobs.empty())
+    return Error{fmt::format("--rows: expected at most the largest of --keys, found {}", o.rows.front())};
   return jobs;
 }
 

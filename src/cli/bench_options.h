@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/attention_bench.h"
 #include "bench/gemm_bench.h"
 #include "bench/measure.h"
 #include "bench/model_bench.h"
@@ -21,6 +22,9 @@ struct BenchOptions : ComputeOptions {
   std::vector<std::string> like;    // a name of the published configs or a config.json; of moe, ":EXPERTS" may follow
   std::vector<std::int64_t> rows;
   std::vector<std::string> formats = {"bf16"};
+  std::vector<std::string> forms;  // of an attention
+  std::vector<std::int64_t> keys;  // S of each request
+  std::int64_t requests = 1;
   std::string working_set;  // "" for DefaultWorkingSet
   bench::Repeats repeats;
   bench::ModelBenchOptions engine;
@@ -30,6 +34,7 @@ struct BenchOptions : ComputeOptions {
 void AddPeakFlags(CLI::App& command, BenchOptions* options);
 void AddGemmFlags(CLI::App& command, BenchOptions* options);
 void AddMoeFlags(CLI::App& command, BenchOptions* options);
+void AddAttentionFlags(CLI::App& command, BenchOptions* options);
 void AddModelFlags(CLI::App& command, BenchOptions* options);
 
 // 1 GiB, or twice the last-level cache that the system reports where that is more: what is passed over before a weight
@@ -51,6 +56,13 @@ struct MoeJob {
   std::vector<std::int64_t> rows;
 };
 Result<std::vector<MoeJob>> MoeJobs(const BenchOptions& options);
+
+struct AttentionJob {
+  bench::AttentionPlan plan;
+  std::vector<std::int64_t> rows;
+};
+// Rows beyond a case's keys are left out.
+Result<std::vector<AttentionJob>> AttentionJobs(const BenchOptions& options);
 
 }  // namespace mla::cli
 

@@ -39,6 +39,8 @@ Json CaseJson(const bench::CaseResult& c) {
   json["experts_read"] = c.experts > 0 ? Json(c.experts) : Json(nullptr);
   json["weights"] = c.format;
   json["working_set"] = c.working_set;
+  json["keys"] = c.keys > 0 ? Json(c.keys) : Json(nullptr);
+  json["requests"] = c.requests > 0 ? Json(c.requests) : Json(nullptr);
   json["flops"] = c.operations();
   json["weight_bytes"] = c.work.bytes;
   json["repeats"] = s.count;

@@ -17,7 +17,7 @@ Result<int> Run(const std::string& model, bool json) {
   if (!model.empty()) {
     MLA_ASSIGN_OR_RETURN(const contract::ModelConfig config, contract::LoadConfig(model));
     report.model = model;
-    report.uses = UsesOf(config);
+    report.uses = UsesOf(config, report);
   }
   MLA_RETURN_IF_ERROR(WriteOut(json ? KernelsJson(report) : KernelsText(report)));
   MLA_RETURN_IF_ERROR(FlushOut());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ranges>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -29,12 +30,30 @@ std::vector<KernelCheck> ChecksOf(const attention::KernelSet& set) {
   return checks;
 }
 
-// Any machine can run the portable set, the last column: it names all kernels.
-const std::vector<KernelCheck>& Kernels(const KernelsReport& report) { return report.columns.back().checks; }
+const KernelCheck* Find(const KernelColumn& column, std::string_view kernel) {
+  const auto found = std::find_if(column.checks.begin(), column.checks.end(),
+                                  [&](const KernelCheck& check) { return check.kernel == kernel; });
+  return found == column.checks.end() ? nullptr : &*found;
+}
 
-const char* Verdict(const KernelColumn& column, std::size_t kernel) {
-  if (!column.absent.empty()) return "-";
-  return column.checks[kernel].fault.empty() ? "passed" : "FAILED";
+// Every kernel that some set has: those of the portable set, the last column, which any machine can run, then others.
+std::vector<KernelCheck> Kernels(const KernelsReport& report) {
+  std::vector<KernelCheck> kernels = report.columns.back().checks;
+  for (const KernelColumn& column : report.columns) {
+    for (const KernelCheck& check : column.checks) {
+      const bool known = std::any_of(kernels.begin(), kernels.end(), [&](const KernelCheck& kernel) {
+        return std::string_view(kernel.kernel) == check.kernel;
+      });
+      if (!known) kernels.push_back(check);
+    }
+  }
+  return kernels;
+}
+
+const char* Verdict(const KernelColumn& column, const char* kernel) {
+  const KernelCheck* check = Find(column, kernel);
+  if (check == nullptr) return "-";
+  return check->fault.empty() ? "passed" : "FAILED";
 }
 
 void EndLine(std::string* text) {
@@ -70,7 +89,11 @@ KernelsReport ReportKernels(const CpuInfo& cpu) {
   return report;
 }
 
-std::vector<KernelUse> UsesOf(const contract::ModelConfig& c) {
+std::vector<KernelUse> UsesOf(const contract::ModelConfig& c, const KernelsReport& report) {
+  const bool bf16 = std::any_of(report.columns.begin(), report.columns.end(), [&](const KernelColumn& column) {
+    return IsaName(column.isa) == report.chosen && Find(column, "attend") != nullptr;
+  });
+  const char* attend = bf16 ? "attend" : "attend_tile";
   const std::int64_t q_head = c.qk_nope_head_dim + c.qk_rope_head_dim;
   std::vector<KernelUse> uses;
   if (c.fp8) {
@@ -83,9 +106,9 @@ std::vector<KernelUse> UsesOf(const contract::ModelConfig& c) {
     uses.push_back({"router (f32 weights)", "gemm_f32",
                     fmt::format("hidden {}, {} experts", c.hidden_size, c.moe->n_routed_experts)});
   }
-  uses.push_back({"attention, mha form", "attend_tile",
+  uses.push_back({"attention, mha form", attend,
                   fmt::format("{} heads, keys of {}, values of {}", c.num_attention_heads, q_head, c.v_head_dim)});
-  uses.push_back({"attention, absorbed form", "attend_tile",
+  uses.push_back({"attention, absorbed form", attend,
                   fmt::format("{} heads, keys of {}, values of {}", c.num_attention_heads,
                               c.kv_lora_rank + c.qk_rope_head_dim, c.kv_lora_rank)});
   uses.push_back({"cache rows (bf16)", "widen", fmt::format("latent {}, rope {}", c.kv_lora_rank, c.qk_rope_head_dim)});
@@ -97,9 +120,9 @@ std::string KernelsText(const KernelsReport& r) {
   text += fmt::format("{:<16}{:<8}", "kernel", "reads");
   for (const KernelColumn& column : r.columns) text += fmt::format("{:<12}", IsaName(column.isa));
   EndLine(&text);
-  for (std::size_t i = 0; i < Kernels(r).size(); ++i) {
-    text += fmt::format("{:<16}{:<8}", Kernels(r)[i].kernel, DTypeName(Kernels(r)[i].dtype));
-    for (const KernelColumn& column : r.columns) text += fmt::format("{:<12}", Verdict(column, i));
+  for (const KernelCheck& kernel : Kernels(r)) {
+    text += fmt::format("{:<16}{:<8}", kernel.kernel, DTypeName(kernel.dtype));
+    for (const KernelColumn& column : r.columns) text += fmt::format("{:<12}", Verdict(column, kernel.kernel));
     EndLine(&text);
   }
   text += "\n";
@@ -132,13 +155,13 @@ std::string KernelsJson(const KernelsReport& r) {
     const char* isa = IsaName(column.isa);
     j["instruction_sets"].push_back(
         {{"name", isa}, {"can_run", column.absent.empty()}, {"why_not", or_null(column.absent)}});
-    for (std::size_t i = 0; i < Kernels(r).size(); ++i) {
-      const bool ran = column.absent.empty();
-      const std::string fault = ran ? column.checks[i].fault : "";
-      j["kernels"].push_back({{"kernel", Kernels(r)[i].kernel},
-                              {"reads", DTypeName(Kernels(r)[i].dtype)},
+    for (const KernelCheck& kernel : Kernels(r)) {
+      const KernelCheck* ran = Find(column, kernel.kernel);
+      const std::string fault = ran != nullptr ? ran->fault : "";
+      j["kernels"].push_back({{"kernel", kernel.kernel},
+                              {"reads", DTypeName(kernel.dtype)},
                               {"instruction_set", isa},
-                              {"self_test", !ran ? Json(nullptr) : Json(fault.empty() ? "passed" : "failed")},
+                              {"self_test", ran == nullptr ? Json(nullptr) : Json(fault.empty() ? "passed" : "failed")},
                               {"fault", or_null(fault)}});
     }
   }

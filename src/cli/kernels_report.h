@@ -41,8 +41,8 @@ struct KernelsReport {
 // Runs the self-tests of all that this machine and build have.
 KernelsReport ReportKernels(const CpuInfo& cpu);
 
-// The kernels that a model takes as `mla run` keeps it by default: bf16 weights and cache rows.
-std::vector<KernelUse> UsesOf(const contract::ModelConfig& config);
+// The kernels of the chosen set that a model takes as `mla run` keeps it by default: bf16 weights and cache rows.
+std::vector<KernelUse> UsesOf(const contract::ModelConfig& config, const KernelsReport& report);
 
 std::string KernelsText(const KernelsReport& report);
 std::string KernelsJson(const KernelsReport& report);

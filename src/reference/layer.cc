@@ -11,7 +11,8 @@ namespace {
 
 // Queries of all heads, [T, H (N+P)]: DeepSeek-V3 equations 6 to 9. Both parts of a head come from one product, whose
 // rows are [W^UQ of the head; W^QR of the head]. With bf16 inputs q_nope is rounded, as before its product with w_kc in
-// the absorbed form, which rounds more than the explicit one. `x` is rounded already.
+// the absorbed form, which rounds more than the explicit one; with attention in bf16 all of a query is. `x` is rounded
+// already.
 Matrix Queries(const contract::ModelConfig& config, const AttentionWeights& w, std::span<const RopeAngles> angles,
                const Matrix& x, Rounding* rounding) {
   Matrix q;
@@ -26,9 +27,12 @@ Matrix Queries(const contract::ModelConfig& config, const AttentionWeights& w, s
     for (std::int64_t h = 0; h < config.num_attention_heads; ++h) {
       Rotate(config.rope.layout, angles[static_cast<std::size_t>(t)],
              q.row(t) + h * head_dim + config.qk_nope_head_dim);
-      if (rounding == nullptr || !rounding->bf16_inputs()) continue;
-      double* nope = q.row(t) + h * head_dim;
-      for (std::int64_t i = 0; i < config.qk_nope_head_dim; ++i) nope[i] = rounding->ToBf16(nope[i]);
+      if (rounding == nullptr) continue;
+      const bool nope = rounding->bf16_inputs() || rounding->bf16_attention();
+      double* head = q.row(t) + h * head_dim;
+      for (std::int64_t i = 0; i < head_dim; ++i) {
+        if (i < config.qk_nope_head_dim ? nope : rounding->bf16_attention()) head[i] = rounding->ToBf16(head[i]);
+      }
     }
   }
   return q;
@@ -55,7 +59,10 @@ void AppendKeysAndValues(const contract::ModelConfig& config, const AttentionWei
     }
     cache.latents.insert(cache.latents.end(), c_kv.row(t), c_kv.row(t) + c_kv.cols);
   }
-  const Matrix expanded = Product(c_kv, w.kv_b_proj, rounding);  // [T, H (N+V)]
+  Matrix expanded = Product(c_kv, w.kv_b_proj, rounding);  // [T, H (N+V)]
+  if (rounding != nullptr && rounding->bf16_attention()) {
+    for (double& value : expanded.values) value = rounding->ToBf16(value);
+  }
   for (std::int64_t t = 0; t < x.rows; ++t) {
     const double* k_pe = compressed.row(t) + config.kv_lora_rank;
     for (std::int64_t h = 0; h < config.num_attention_heads; ++h) {
@@ -79,6 +86,17 @@ struct HeadRow {
   std::int64_t visible;
 };
 
+// q_nope w_kc, [R].
+std::vector<double> AbsorbedQuery(const HeadRow& row) {
+  const auto& c = row.config;
+  std::vector<double> absorbed(static_cast<std::size_t>(c.kv_lora_rank));
+  for (std::int64_t i = 0; i < c.qk_nope_head_dim; ++i) {
+    AddScaled(row.q[i], row.w.kv_b_proj.row(row.head * (c.qk_nope_head_dim + c.v_head_dim) + i), absorbed.data(),
+              c.kv_lora_rank);
+  }
+  return absorbed;
+}
+
 // What fp32 does to a row's scores, in the form in which it does more: the root of (terms * sum of squares) of each
 // sum. Explicit: q k over N+P. Absorbed: (q w_kc) c over R, q_pe k_pe over P.
 std::vector<double> ScoreErrors(const HeadRow& row) {
@@ -86,10 +104,7 @@ std::vector<double> ScoreErrors(const HeadRow& row) {
   const std::int64_t n = c.qk_nope_head_dim;
   const std::int64_t p = c.qk_rope_head_dim;
   const std::int64_t r = c.kv_lora_rank;
-  std::vector<double> absorbed(static_cast<std::size_t>(r));
-  for (std::int64_t i = 0; i < n; ++i) {
-    AddScaled(row.q[i], row.w.kv_b_proj.row(row.head * (n + c.v_head_dim) + i), absorbed.data(), r);
-  }
+  const std::vector<double> absorbed = AbsorbedQuery(row);
   const double* keys = row.cache.keys[static_cast<std::size_t>(row.head)].data();
   std::vector<double> errors;
   for (std::int64_t j = 0; j < row.visible; ++j) {
@@ -126,20 +141,43 @@ std::vector<double> ValueErrors(const HeadRow& row, const std::vector<double>& w
   return squares;
 }
 
-// The output [V] in the absorbed form, its latent rounded before the product with w_vc.
-void RoundedValues(const HeadRow& row, const std::vector<double>& weight, Rounding* rounding, double* out) {
-  const auto& c = row.config;
-  const std::int64_t r = c.kv_lora_rank;
-  Matrix latent = Zeros(1, r);
-  for (std::int64_t j = 0; j < row.visible; ++j) {
-    AddScaled(weight[static_cast<std::size_t>(j)], row.cache.latents.data() + j * r, latent.row(0), r);
-  }
-  latent = Inputs(std::move(latent), rounding);
-  const std::int64_t first = row.head * (c.qk_nope_head_dim + c.v_head_dim) + c.qk_nope_head_dim;
-  for (std::int64_t i = 0; i < c.v_head_dim; ++i) out[i] = Dot(row.w.kv_b_proj.row(first + i), latent.row(0), r);
+// x -> what rounding each of its numbers adds to it.
+void Roundings(std::vector<double>& x, Rounding* rounding) {
+  for (double& value : x) value = rounding->ToBf16(value) - value;
 }
 
-// softmax(scale q k) v of one row and head, to out [V].
+// What the absorbed form's rounding of the output latent, before its product with w_vc, adds to the output [V].
+void AddLatentRounding(const HeadRow& row, const std::vector<double>& weight, Rounding* rounding, double* out) {
+  const auto& c = row.config;
+  const std::int64_t r = c.kv_lora_rank;
+  std::vector<double> latent(static_cast<std::size_t>(r));
+  for (std::int64_t j = 0; j < row.visible; ++j) {
+    AddScaled(weight[static_cast<std::size_t>(j)], row.cache.latents.data() + j * r, latent.data(), r);
+  }
+  Roundings(latent, rounding);
+  const std::int64_t first = row.head * (c.qk_nope_head_dim + c.v_head_dim) + c.qk_nope_head_dim;
+  for (std::int64_t i = 0; i < c.v_head_dim; ++i) out[i] += Dot(row.w.kv_b_proj.row(first + i), latent.data(), r);
+}
+
+// What its rounding of q~ = q_nope w_kc adds to the scores.
+void AddQueryRounding(const HeadRow& row, double scale, Rounding* rounding, std::vector<double>& scores) {
+  const auto& c = row.config;
+  const std::int64_t r = c.kv_lora_rank;
+  std::vector<double> absorbed = AbsorbedQuery(row);
+  Roundings(absorbed, rounding);
+  for (std::size_t j = 0; j < scores.size(); ++j) {
+    scores[j] += scale * Dot(absorbed.data(), row.cache.latents.data() + static_cast<std::int64_t>(j) * r, r);
+  }
+}
+
+// Rounds weights that are summed already, each relative to the largest. (Production's is the largest so far, which
+// moves them within their binades alone.)
+void RoundWeights(std::vector<double>& weight, Rounding* rounding) {
+  const double largest = *std::max_element(weight.begin(), weight.end());
+  for (double& w : weight) w = rounding->ToBf16(w / largest) * largest;
+}
+
+// softmax(scale q k) v of one row and head, to out [V]. Attention in bf16 rounds what either form rounds.
 void AttendRow(const HeadRow& row, double scale, Rounding* rounding, double* out) {
   const std::int64_t head_dim = row.config.qk_nope_head_dim + row.config.qk_rope_head_dim;
   const std::int64_t v = row.config.v_head_dim;
@@ -154,9 +192,12 @@ void AttendRow(const HeadRow& row, double scale, Rounding* rounding, double* out
     const std::vector<double> errors = ScoreErrors(row);
     for (std::size_t j = 0; j < weight.size(); ++j) weight[j] = rounding->WithError(weight[j], scale * errors[j]);
   }
+  const bool bf16 = rounding != nullptr && rounding->bf16_attention();
+  if (bf16) AddQueryRounding(row, scale, rounding, weight);
   Softmax(weight);
-  if (rounding != nullptr && rounding->bf16_inputs()) return RoundedValues(row, weight, rounding, out);
+  if (bf16) RoundWeights(weight, rounding);
   for (std::int64_t j = 0; j < row.visible; ++j) AddScaled(weight[static_cast<std::size_t>(j)], values + j * v, out, v);
+  if (rounding != nullptr && rounding->bf16_inputs()) AddLatentRounding(row, weight, rounding, out);
   if (!errs) return;
   const std::vector<double> errors = ValueErrors(row, weight);
   for (std::int64_t i = 0; i < v; ++i) out[i] = rounding->WithError(out[i], errors[static_cast<std::size_t>(i)]);

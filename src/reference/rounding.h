@@ -20,6 +20,8 @@ struct Bf16Parts {
   bool cache = false;    // cache rows
   bool weights = false;  // products' weights, whatever the file has; the router's are not
   bool inputs = false;   // what meets those weights
+  // Queries, expanded keys and values, and the weights of keys, each where it meets another. Cache rows are then too.
+  bool attention = false;
 };
 
 // One run's roundings; the seed decides them all. Where cache rows or inputs are kept in bf16, fp32's own errors, 2^16
@@ -32,6 +34,7 @@ class Rounding {
   bool bf16_cache() const { return bf16_.cache; }
   bool bf16_weights() const { return bf16_.weights; }
   bool bf16_inputs() const { return bf16_.inputs; }
+  bool bf16_attention() const { return bf16_.attention; }
 
   // One of the two bf16 numbers around x, either as likely; x itself where it is one.
   double ToBf16(double x);

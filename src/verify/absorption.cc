@@ -21,7 +21,8 @@ HeadProblem ProblemOf(const LayerUnderProof& layer, const LayerTrace& trace, std
           &layer.weights.self_attn.kv_b_proj,
           layer.Rule(fmt::format("model.layers.{}.self_attn.kv_b_proj", layer.index)),
           &trace.stored,
-          head};
+          head,
+          layer.bf16_attention};
 }
 
 struct Pair {

@@ -8,6 +8,7 @@
 
 #include "mla/attention.h"
 #include "verify/bounds.h"
+#include "verify/key_weights.h"
 
 namespace mla::verify {
 
@@ -19,6 +20,8 @@ struct HeadProblem {
   ProductRule rule;      // of products with it
   const Matrix* stored;  // [S, R + P]: rows as they are read back
   std::int64_t head = 0;
+  // Queries, expanded keys and values, and weights of keys are rounded to bf16; the rows are in bf16 then.
+  bool bf16_attention = false;
 };
 
 struct HeadAnswer {
@@ -44,38 +47,42 @@ class AttentionOracle {
     std::vector<double> absolute;
     std::vector<double> squares;
   };
+  // A query as scores take it.
+  struct Query {
+    std::vector<double> q;  // [N + P]
+    Absorbed absorbed;      // of the absorbed form
+    RoundedInput latent;    // q~ rounded, where attention is in bf16
+  };
   // Keys and values of the head, and how far a product in fp32 may be from them.
   struct Expanded {
     Matrix k;        // [S, N]
     Matrix k_error;  // [S, N]
     Matrix v;        // [S, V]
     Matrix v_error;  // [S, V]
+    // Where they are rounded: how far, where that is not known; else 0, and their errors are 0 too.
+    Matrix k_rounding;  // [S, N]
+    Matrix v_rounding;  // [S, V]
   };
-  // Weights of keys from `first` on, and what may be wrong with them.
+  // Keys from `first` on, weighed.
   struct Weighted {
     std::int64_t first;
-    std::vector<double> p;
-    std::vector<double> ds;  // errors of the scores
-    double relative;         // of exponentials and sums over keys
-    double growth;           // what terms past the first make of ds
+    KeyWeights keys;
   };
   // The output latent [R], and the same with every term by its absolute value.
   struct OutputLatent {
     std::vector<double> value;
     std::vector<double> absolute;
   };
-  // A number and how far fp32 may be from it.
-  struct Bound {
-    double value;
-    double error;
-  };
   Expanded Expand(const Matrix& rows) const;
   const Expanded& Of(Form form) const { return form == Form::kMha && rounded_ ? *rounded_ : exact_; }
   const double* ValueWeights(std::int64_t v) const;  // [R]
   Absorbed Absorb(const double* q) const;
-  double Score(Form form, const double* q, std::int64_t key) const;
-  // How far a score before scaling may be off.
-  double ScoreError(Form form, const double* q, const Absorbed& absorbed, std::int64_t key) const;
+  Query QueryOf(Form form, const double* query) const;
+  // Scores before scaling.
+  Bound Score(Form form, const Query& query, std::int64_t key) const;
+  Bound MhaScore(const Query& query, std::int64_t key) const;
+  Bound RoundedScore(const Query& query, std::int64_t key) const;
+  Bound AbsorbedScore(const Query& query, std::int64_t key) const;
   OutputLatent LatentOf(const Weighted& w) const;
   // The latent as the product with w_vc takes it, where that rounds.
   RoundedInput RoundedLatent(const Weighted& w, const OutputLatent& latent) const;
@@ -86,8 +93,9 @@ class AttentionOracle {
   Bound Narrower(const Bound& unrounded, const OutputLatent& latent, const RoundedInput& rounded, std::int64_t v) const;
 
   HeadProblem problem_;
-  Expanded exact_;                   // from the rows as they are stored
-  std::optional<Expanded> rounded_;  // from their latents rounded, where that is what the MHA form expands
+  Expanded exact_;  // from the rows as they are stored
+  // What the MHA form takes where it is something else: from their latents rounded, or rounded after.
+  std::optional<Expanded> rounded_;
 };
 
 }  // namespace mla::verify

@@ -177,7 +177,9 @@ Status ProveEndToEnd(const Subject& subject, const Scope& scope, const Budget& b
   const auto ids = std::span(scope.ids).first(static_cast<std::size_t>(total));
   reference::StreamedOptions options;
   MLA_ASSIGN_OR_RETURN(const bool bf16_inputs, Bf16Inputs(subject));
-  options.bf16 = {subject.kv_dtype == DType::kBF16, subject.weight_dtype != WeightDType::kF32, bf16_inputs};
+  MLA_ASSIGN_OR_RETURN(const bool bf16_attention, Bf16Attention(subject));
+  options.bf16 = {subject.kv_dtype == DType::kBF16, subject.weight_dtype != WeightDType::kF32, bf16_inputs,
+                  bf16_attention};
   options.context = total;
   options.stop = [&] { return budget.Cancelled(); };
   const auto exact = reference::RunStreamed(subject.config, subject.checkpoint, ids, options, subject.executor);

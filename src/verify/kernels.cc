@@ -2,6 +2,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <optional>
 #include <random>
 #include <string>
@@ -43,7 +44,8 @@ struct Shape {
   std::int64_t keys;
 };
 
-// Random rows of a ragged batch: none, one and several new rows; keys about a tile's and a segment's borders.
+// Random rows of a ragged batch: none, one and several new rows; keys about the borders of a tile, a block and a
+// segment.
 class AttentionCase {
  public:
   AttentionCase(const Subject& subject, Executor& executor)
@@ -104,7 +106,8 @@ class AttentionCase {
     std::vector<float> lse(static_cast<std::size_t>(rows_ * dims_.num_attention_heads));
     attend(cache_->Layer(0), *packed_, sequences, q_.data(), out.data(), lse.data(), executor_);
     const std::vector<AttentionOracle>& oracles =
-        Oracles(set.ops->bf16_inputs && subject_.weight_dtype != WeightDType::kF32);
+        Oracles(set.ops->bf16_inputs && subject_.weight_dtype != WeightDType::kF32,
+                set.bf16_attention && subject_.kv_dtype == DType::kBF16);
     reference::ForTasks(executor_, std::ssize(oracles), [&](std::int64_t task) {
       const auto shape = static_cast<std::size_t>(task % std::ssize(kShapes));
       const std::int64_t head = heads_[static_cast<std::size_t>(task / std::ssize(kShapes))];
@@ -114,17 +117,17 @@ class AttentionCase {
   }
 
  private:
-  static constexpr std::array<Shape, 9> kShapes = {
-      {{1, 1}, {1, 63}, {1, 64}, {1, 65}, {5, 70}, {0, 3}, {2, 2}, {7, 7}, {1, 1030}}};
+  static constexpr std::array<Shape, 10> kShapes = {
+      {{1, 1}, {1, 63}, {1, 64}, {1, 65}, {5, 70}, {0, 3}, {2, 2}, {7, 7}, {3, 258}, {1, 1030}}};
 
-  // [heads, shapes], of products that round their inputs or don't; made when first asked for.
-  const std::vector<AttentionOracle>& Oracles(bool bf16_inputs) {
-    std::vector<AttentionOracle>& oracles = bf16_inputs ? rounding_ : plain_;
+  // [heads, shapes], of products that round their inputs or don't, attention likewise; made when first asked for.
+  const std::vector<AttentionOracle>& Oracles(bool bf16_inputs, bool bf16_attention) {
+    std::vector<AttentionOracle>& oracles = oracles_[{bf16_inputs, bf16_attention}];
     const double scale = contract::SoftmaxScale(subject_.config);
     if (!oracles.empty()) return oracles;
     for (const std::int64_t head : heads_) {
       for (const Matrix& stored : stored_) {
-        oracles.emplace_back(HeadProblem{dims_, scale, &kv_b_, {0, bf16_inputs}, &stored, head});
+        oracles.emplace_back(HeadProblem{dims_, scale, &kv_b_, {0, bf16_inputs}, &stored, head, bf16_attention});
       }
     }
     return oracles;
@@ -171,8 +174,7 @@ class AttentionCase {
   std::vector<std::int64_t> first_row_;
   std::int64_t rows_ = 0;
   std::vector<float> q_;  // [rows, H, N + P]
-  std::vector<AttentionOracle> plain_;
-  std::vector<AttentionOracle> rounding_;
+  std::map<std::pair<bool, bool>, std::vector<AttentionOracle>> oracles_;
 };
 
 // Random weights [n, k] as products read them, and the source that packing gets.

@@ -26,6 +26,7 @@ struct LayerUnderProof {
   std::int64_t index;
   reference::LayerWeights weights;  // routed experts unread
   bool bf16_inputs;                 // Bf16Inputs(subject)
+  bool bf16_attention;              // Bf16Attention(subject)
 
   // Of the product whose weights have this name, without ".weight". Not the router's: it is kept in fp32.
   ProductRule Rule(const std::string& name) const { return {WeightUnit(subject, name), bf16_inputs}; }

@@ -233,13 +233,15 @@ Status ProveLayers(const Subject& subject, const Scope& scope, const Budget& bud
   MLA_ASSIGN_OR_RETURN(const Passes passes, RunAll(subject, scope));
   const reference::TensorReader reader(subject.config, subject.checkpoint);
   MLA_ASSIGN_OR_RETURN(const bool bf16_inputs, Bf16Inputs(subject));
+  MLA_ASSIGN_OR_RETURN(const bool bf16_attention, Bf16Attention(subject));
   Tallies tallies;
   ProveEmbedding(subject, scope, passes, &tallies.embedding);
   std::int64_t done = 0;
   for (const std::int64_t index : scope.layers) {
     // The first, and the first with experts, come whatever they cost.
     if (budget.Cancelled() || (done >= 2 && budget.Past(kPart))) break;
-    const LayerUnderProof layer{subject, scope, index, reference::LoadLayer(reader, index), bf16_inputs};
+    const LayerUnderProof layer{subject,     scope,         index, reference::LoadLayer(reader, index),
+                                bf16_inputs, bf16_attention};
     MLA_RETURN_IF_ERROR(ProveLayer(layer, passes, &tallies));
     ++done;
   }

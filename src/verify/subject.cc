@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "attention/choose.h"
+#include "attention/kernels.h"
 #include "base/cpu_info.h"
 #include "model/model.h"
 #include "verify/bounds.h"
@@ -23,7 +24,7 @@ Result<layers::AttendFn> MakeAttention(const MlaAttention::Options& options) {
 std::vector<KernelSet> KernelSets() {
   std::vector<KernelSet> sets;
   for (const attention::KernelSet& set : attention::MachineKernels(DetectCpu())) {
-    sets.push_back({IsaName(set.isa), set.ops});
+    sets.push_back({IsaName(set.isa), set.ops, set.attention->bf16 != nullptr});
   }
   std::reverse(sets.begin(), sets.end());  // slowest first, as reports list them
   return sets;
@@ -60,18 +61,33 @@ double WeightUnit(const Subject& subject, const std::string& name) {
   return tensor->dtype == DType::kBF16 ? 0 : kUBf16 + widened;
 }
 
-Result<const ops::OpKernels*> ChosenOps(const Subject& subject) {
+namespace {
+
+Result<attention::KernelSet> Chosen(const Subject& subject) {
   const CpuInfo cpu = DetectCpu();
   if (const Result<Isa> known = SelectIsa(cpu, subject.kernels); !known.ok()) return known.error();
   MLA_ASSIGN_OR_RETURN(const attention::KernelChoice choice,
                        attention::ChooseKernels(attention::MachineKernels(cpu), subject.kernels));
-  return choice.kernels.ops;
+  return choice.kernels;
+}
+
+}  // namespace
+
+Result<const ops::OpKernels*> ChosenOps(const Subject& subject) {
+  MLA_ASSIGN_OR_RETURN(const attention::KernelSet kernels, Chosen(subject));
+  return kernels.ops;
 }
 
 Result<bool> Bf16Inputs(const Subject& subject) {
   if (subject.weight_dtype == WeightDType::kF32) return false;
   MLA_ASSIGN_OR_RETURN(const ops::OpKernels* kernels, ChosenOps(subject));
   return kernels->bf16_inputs;
+}
+
+Result<bool> Bf16Attention(const Subject& subject) {
+  if (subject.kv_dtype != DType::kBF16) return false;
+  MLA_ASSIGN_OR_RETURN(const attention::KernelSet kernels, Chosen(subject));
+  return kernels.attention->bf16 != nullptr;
 }
 
 MlaAttention::Options AttentionOptions(const Subject& subject, std::int64_t rows, std::int64_t keys) {

@@ -28,6 +28,7 @@ Result<layers::AttendFn> MakeAttention(const MlaAttention::Options& options);
 struct KernelSet {
   std::string name;
   const ops::OpKernels* ops = nullptr;
+  bool bf16_attention = false;  // over caches in bf16
 };
 // Those that this machine and this build have.
 std::vector<KernelSet> KernelSets();
@@ -60,6 +61,8 @@ double WeightUnit(const Subject& subject, const std::string& name);
 Result<const ops::OpKernels*> ChosenOps(const Subject& subject);
 // Whether products round their inputs to bf16: the weights are kept so, and the kernels do.
 Result<bool> Bf16Inputs(const Subject& subject);
+// Whether attention is in products of bf16: the cache is kept so, and the subject's kernels have them.
+Result<bool> Bf16Attention(const Subject& subject);
 
 // Options of the subject's attention.
 MlaAttention::Options AttentionOptions(const Subject& subject, std::int64_t rows, std::int64_t keys);

@@ -69,8 +69,8 @@ TEST_P(EveryTable, ScoresOfTenThousandEitherWay) {
     s.form = Form::kAbsorbed;
     sequences.push_back(std::move(s));
   }
-  const Expected low = Oracle(weights, sequences[0], DType::kBF16, 0.125, true);
-  const Expected high = Oracle(weights, sequences[2], DType::kBF16, 0.125, true);
+  const Expected low = Oracle(weights, sequences[0], DType::kBF16, 0.125, {.exact_scores = true});
+  const Expected high = Oracle(weights, sequences[2], DType::kBF16, 0.125, {.exact_scores = true});
   EXPECT_LT(low.lse[0], -9900);
   EXPECT_GT(high.lse[0], 9900);
   ExpectEveryTableWithin(weights, sequences, {.dtype = DType::kBF16}, 0.125, Label("large scores"), true);

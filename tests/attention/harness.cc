@@ -6,6 +6,7 @@
 #include <cstring>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <numeric>
 
 #include <gtest/gtest.h>
@@ -251,24 +252,21 @@ double ScaleOf(const MlaDims& dims) {
 
 void ExpectEveryTableWithin(const TestWeights& weights, const std::vector<TestSequence>& sequences,
                             const TestPaging& paging, double scale, const std::string& label, bool exact_scores) {
-  std::vector<Expected> plain;
-  for (std::size_t i = 0; i < sequences.size(); ++i) {
-    const TestSequence& s = sequences[i];
-    // Often the same rows stand side by side in both forms: without bf16 inputs the oracle knows no form.
-    const bool again = i > 0 && s.rows == sequences[i - 1].rows && s.q == sequences[i - 1].q &&
-                       s.latent == sequences[i - 1].latent && s.rope == sequences[i - 1].rope;
-    plain.push_back(again ? plain.back() : Oracle(weights, s, paging.dtype, scale, exact_scores));
-  }
-  const bool bf16 = weights.keep == WeightDType::kBF16 && RoundsInputs(KernelTables().back());
-  std::vector<Expected> rounded;
-  for (std::size_t i = 0; bf16 && i < sequences.size(); ++i) {
-    // Latents that are stored in bf16 are what the MHA form expands in any case.
-    const bool same = sequences[i].form == Form::kMha && paging.dtype == DType::kBF16;
-    rounded.push_back(same ? plain[i] : Oracle(weights, sequences[i], paging.dtype, scale, exact_scores, true));
-  }
+  // Tables of the same rules share an oracle's answers.
+  std::map<bool, std::vector<Expected>> answers;
   for (const std::string& kernels : KernelTables()) {
+    const bool rounds = RoundsInputs(kernels);
+    const OracleRules rules{exact_scores, rounds && weights.keep == WeightDType::kBF16,
+                            rounds && paging.dtype == DType::kBF16};
+    std::vector<Expected>& expected = answers[rules.bf16_inputs || rules.bf16_attention];
+    for (std::size_t i = expected.size(); i < sequences.size(); ++i) {
+      const TestSequence& s = sequences[i];
+      // Often the same rows stand side by side in both forms: where nothing is rounded the oracle knows no form.
+      const bool again = !rounds && i > 0 && s.rows == sequences[i - 1].rows && s.q == sequences[i - 1].q &&
+                         s.latent == sequences[i - 1].latent && s.rope == sequences[i - 1].rope;
+      expected.push_back(again ? expected.back() : Oracle(weights, s, paging.dtype, scale, rules));
+    }
     const TestOutput got = RunAttention(weights, sequences, paging, scale, {.kernels = kernels});
-    const std::vector<Expected>& expected = bf16 && RoundsInputs(kernels) ? rounded : plain;
     double worst = 0;
     for (std::size_t i = 0; i < sequences.size(); ++i) {
       const TestSequence& s = sequences[i];

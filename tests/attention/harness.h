@@ -82,10 +82,14 @@ struct Expected {
   std::vector<double> lse_bound;  // [T, H]
 };
 
-// exact_scores: the caller has made every product and sum inside the scores exact in fp32. bf16_inputs: products round
-// what meets the weights to bf16.
+// How what is held to the oracle was computed.
+struct OracleRules {
+  bool exact_scores = false;    // the caller has made every product and sum inside the scores exact in fp32
+  bool bf16_inputs = false;     // products with the weights round what meets them to bf16
+  bool bf16_attention = false;  // the attention multiplies bf16 by bf16
+};
 Expected Oracle(const TestWeights& weights, const TestSequence& sequence, DType cache_dtype, double scale,
-                bool exact_scores = false, bool bf16_inputs = false);
+                const OracleRules& rules = {});
 
 // Compares: NaN and infinity positions first, then the bound; prints the worst place. Returns the largest error divided
 // by its bound.
@@ -104,7 +108,7 @@ void ExpectSameBits(const std::vector<float>& a, const std::vector<float>& b, co
 
 // The kernel tables that this machine and build have.
 std::vector<std::string> KernelTables();
-// Whether a table's products with bf16 weights round their inputs to bf16.
+// Whether a table's products with bf16 weights, and its attention over bf16 caches, round to bf16 what they multiply.
 bool RoundsInputs(const std::string& kernels);
 
 }  // namespace mla::testing

@@ -103,14 +103,16 @@ TEST_P(Invariance, ExpandedWholeOrInPieces) {
   EXPECT_EQ(whole.counters.pieces, 0);
   EXPECT_EQ(whole.counters.mha_rows, 217);
   EXPECT_EQ(whole.counters.absorbed_rows, 217);
-  // Floats of a segment of 1,024 keys of one head: N + V rounded up to 16.
-  const std::int64_t head_segment = std::int64_t{1024} * (9 + 16) * 4;
+  // Bytes of a segment of 1,024 keys of one head: N + V rounded up to 16 in fp32; in bf16, N in whole steps of 32.
+  const bool bf16 = RoundsInputs(GetParam());
+  const std::int64_t head_segment = bf16 ? std::int64_t{1024} * (32 + 16) * 2 : std::int64_t{1024} * (9 + 16) * 4;
   struct Cut {
     std::int64_t expand_bytes, one_shot, in_pieces, pieces;
   };
   // Short sequences always fit whole; those of 1,100, 1,090 and 2,050 keys do not.
   for (const Cut& cut : {
-           Cut{0, 3, 3, 9 * (2 + 2 + 3)},                 // one head, one segment
+           // One head, one segment; of nine heads in bf16, whole tiles of one of the short ones are too many.
+           Cut{0, bf16 ? 2 : 3, bf16 ? 4 : 3, 9 * (2 + 2 + 3 + (bf16 ? 1 : 0))},
            Cut{4 * head_segment, 3, 3, 3 * (2 + 2 + 3)},  // groups of 4, 4 and 1 heads
            Cut{9 * head_segment, 3, 3, 2 + 2 + 3},        // all heads, a segment
            Cut{18 * head_segment, 5, 1, 2},               // all heads, two segments
@@ -167,7 +169,8 @@ TEST_P(Invariance, OnlyStoredRowsCount) {
     const TestRun run{.kernels = GetParam()};
     ExpectSame(RunAttention(weights, {&exact, 1}, {.dtype = DType::kBF16}, kScale, run),
                RunAttention(weights, {&rounded, 1}, {.dtype = DType::kBF16}, kScale, run), FormName(form));
-    // And an f32 cache that holds the same values gives the same bits as a bf16 one.
+    // And an f32 cache that holds the same values gives the same bits as a bf16 one, where it is computed with alike.
+    if (RoundsInputs(GetParam())) continue;
     ExpectSame(RunAttention(weights, {&rounded, 1}, {.dtype = DType::kF32}, kScale, run),
                RunAttention(weights, {&rounded, 1}, {.dtype = DType::kBF16}, kScale, run), FormName(form));
   }

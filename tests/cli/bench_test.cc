@@ -84,6 +84,27 @@ TEST(Bench, MoeOfAConfigCut) {
   EXPECT_NE(result.out.find(config + ":4,40,,,4,bf16,65536,"), std::string::npos) << result.out;
 }
 
+TEST(Bench, AttentionOfAConfig) {
+  const TempDir dir;
+  TinyOptions tiny;
+  tiny.vocab_size = 512;
+  const std::string config = dir.Write("config.json", TinyConfigJson(tiny));
+  const ProcessResult result =
+      Bench({"attention", "--like", config, "--form", "absorbed,mha", "--keys", "3,70", "--rows", "1,5", "--requests",
+             "2", "--working-set", "64K", "--seconds", "0", "--json"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const Json j = Json::parse(result.out, nullptr, false);
+  EXPECT_EQ(j["bench"], "attention");
+  // Five rows of three keys there are not.
+  ASSERT_EQ(j["cases"].size(), 6U) << result.out;
+  EXPECT_EQ(j["cases"][2]["name"], config + " absorbed S=70 x2");
+  EXPECT_EQ(j["cases"][2]["m"], 5);
+  EXPECT_EQ(j["cases"][2]["keys"], 70);
+  EXPECT_EQ(j["cases"][2]["requests"], 2);
+  EXPECT_EQ(j["cases"][2]["weights"], "bf16");
+  EXPECT_EQ(j["cases"][5]["name"], config + " mha S=70 x2");
+}
+
 TEST(Bench, ModelThroughTheEngine) {
   const ProcessResult result = Bench({"model", DemoDir(), "--context", "20", "--tokens", "3", "--prompt", "8",
                                       "--repeats", "2", "--threads", "2", "--weights", "f32", "--json", "--quiet"});
@@ -132,6 +153,12 @@ TEST(Bench, WrongUsage) {
       {"gemm", "--json", "--csv"},
       {"moe", "--like", "minicpm3"},
       {"moe", "--like", "deepseek-v3:0"},
+      {"attention", "--like", "gpt-2"},
+      {"attention", "--form", "explicit"},
+      {"attention", "--keys", "0"},
+      {"attention", "--requests", "0"},
+      {"attention", "--kv-dtype", "fp8"},
+      {"attention", "--format", "bf16"},
       {"model"},
       {"model", DemoDir(), "--tokens", "0"},
       {"model", DemoDir(), "--mode", "explicit"},
@@ -157,6 +184,8 @@ TEST(Bench, RefusesWhatDoesNotFit) {
   ExpectOneLine(Bench({"gemm", "--shape", "65536,16777216,16777216", "--working-set", "0"}),
                 {"memory:", "may be used"});
   ExpectOneLine(Bench({"moe", "--working-set", "900T"}), {"memory: 900.0 TiB"});
+  ExpectOneLine(Bench({"attention", "--working-set", "900T"}), {"memory: 900.0 TiB"});
+  ExpectOneLine(Bench({"attention", "--keys", "16777216", "--requests", "4096"}), {"memory:", "may be used"});
   ExpectOneLine(Bench({"peak", "--working-set", "900T"}), {"memory: 900.0 TiB"});
   ExpectOneLine(Bench({"model", DemoDir(), "--context", "2000000000"}), {"--context", "positions"});
   ExpectOneLine(Bench({"model", DemoDir() + "/absent"}), {"absent"});

@@ -26,6 +26,7 @@ foreach(folder ${broken_folders})
 endforeach()
 if(MLA_X86 AND NOT MLA_SCALAR_ONLY)
   target_link_options(mla_broken_kernels PRIVATE -Wl,--wrap=_ZN3mla9attention16kAttentionAvx512E
+    -Wl,--wrap=_ZN3mla9attention20kAttentionAvx512Bf16E -Wl,--wrap=_ZN3mla9attention13kAttentionAmxE
     -Wl,--wrap=_ZN3mla3ops8kOpsAvx2E)
 endif()
 target_compile_definitions(cli_kernels_test PRIVATE MLA_BROKEN_PROGRAM="$<TARGET_FILE:mla_broken_kernels>")

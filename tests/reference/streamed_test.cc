@@ -74,14 +74,20 @@ TEST(Spread, GrowsWithWhatIsRounded) {
   const double f32 = spread({});
   const double cache = spread({.cache = true});
   const double both = spread({.cache = true, .weights = true});
-  const double all = spread({.cache = true, .weights = true, .inputs = true});
+  const double inputs = spread({.cache = true, .weights = true, .inputs = true});
+  const double all = spread({.cache = true, .weights = true, .inputs = true, .attention = true});
+  // Weights in fp32, attention in bf16.
+  const double attention = spread({.cache = true, .attention = true});
   // fp32's unit times some hundred; bf16's is 2^16 times as large.
   EXPECT_GT(f32, 0x1p-24);
   EXPECT_LT(f32, 0x1p-14);
   EXPECT_GT(cache, 0x1p-12);
   EXPECT_LT(cache, 0x1p-3);
   EXPECT_GT(both, cache);
-  EXPECT_GT(all, both);
+  EXPECT_GT(inputs, both);
+  EXPECT_GT(all, inputs);
+  EXPECT_GT(attention, cache);
+  EXPECT_LT(attention, all);
   EXPECT_LT(all, 0x1p-1);
 }
 

@@ -329,6 +329,8 @@ void InputsLeftInF32(Subject* s) {
   s->kernel_sets = {{"portable", &table}};
 }
 
+void AttentionLeftInF32(Subject* s) { s->kernel_sets = {{"portable", &ops::kOpsPortable, true}}; }
+
 verify::Report ReportOf(const Subject& subject, int level) {
   const verify::Budget budget(600, {});
   verify::Report report;
@@ -374,6 +376,8 @@ std::vector<Fault> Faults() {
       {"ShortProduct", 5, "portable: products", ShortProduct},
       {"CutInputs", 5, "portable: products", CutInputs},
       {"InputsLeftInF32", 5, "portable: products", InputsLeftInF32},
+      {"AttentionLeftInF32", 5, "portable: attention, absorbed", AttentionLeftInF32},
+      {"MhaLeftInF32", 5, "portable: attention, mha", AttentionLeftInF32},
       {"SoftmaxScaleEndToEnd", 6, "logits, absorbed", WrongSoftmaxScale},
   };
 }

@@ -1,3 +1,4 @@
+mla_test(verify attention_oracle)
 mla_test(verify bounds)
 mla_test(verify faults)
 mla_test(verify fixtures)

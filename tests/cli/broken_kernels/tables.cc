@@ -27,15 +27,23 @@ OpKernels Broken(OpKernels table) {
 
 }  // namespace
 
-// The linker's names: of mla::attention::kAttentionAvx512 and mla::ops::kOpsAvx2, mangled.
+// The linker's names: of mla::attention's kAttentionAvx512, kAttentionAvx512Bf16 and kAttentionAmx, and of
+// mla::ops::kOpsAvx2, mangled.
 // NOLINTBEGIN(bugprone-reserved-identifier)
 extern "C" {
 extern const AttentionKernels __real__ZN3mla9attention16kAttentionAvx512E;
+extern const AttentionKernels __real__ZN3mla9attention20kAttentionAvx512Bf16E;
+extern const AttentionKernels __real__ZN3mla9attention13kAttentionAmxE;
 extern const OpKernels __real__ZN3mla3ops8kOpsAvx2E;
 extern const AttentionKernels __wrap__ZN3mla9attention16kAttentionAvx512E;
+extern const AttentionKernels __wrap__ZN3mla9attention20kAttentionAvx512Bf16E;
+extern const AttentionKernels __wrap__ZN3mla9attention13kAttentionAmxE;
 extern const OpKernels __wrap__ZN3mla3ops8kOpsAvx2E;
 const AttentionKernels __wrap__ZN3mla9attention16kAttentionAvx512E =
     Broken(__real__ZN3mla9attention16kAttentionAvx512E);
+const AttentionKernels __wrap__ZN3mla9attention20kAttentionAvx512Bf16E =
+    Broken(__real__ZN3mla9attention20kAttentionAvx512Bf16E);
+const AttentionKernels __wrap__ZN3mla9attention13kAttentionAmxE = Broken(__real__ZN3mla9attention13kAttentionAmxE);
 const OpKernels __wrap__ZN3mla3ops8kOpsAvx2E = Broken(__real__ZN3mla3ops8kOpsAvx2E);
 }
 // NOLINTEND(bugprone-reserved-identifier)

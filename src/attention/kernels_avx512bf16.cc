@@ -1,0 +1,126 @@
+// Attention by AVX-512 BF16's dot products, over the tiles that AMX takes. Empty where the build leaves the instruction
+// set out.
+#if defined(__x86_64__) && !defined(MLA_SCALAR_ONLY)
+#include <immintrin.h>
+
+#include "attention/kernels.h"
+#define MLA_SIMD_AVX512
+#include "base/simd.h"
+
+// Scores: a cached pair of elements is broadcast against 16 rows of queries. Values: a pair of weights is broadcast
+// against 16 columns.
+namespace mla::attention {
+namespace {
+// Tiles of rows that go together, keys by which they make 24 accumulators of 32 registers, and rows that make 16.
+constexpr int64_t kGroup = 2;
+constexpr int kKeys = 12;
+constexpr int kStates = 8;
+static_assert(kBf16Tile % kStates == 0);
+}  // namespace
+}  // namespace mla::attention
+
+#include "attention/kernels_bf16.inl"
+
+namespace mla::attention {
+namespace {
+
+MLA_INLINE __m512bh LoadPairs(const char* p) { return (__m512bh)_mm512_loadu_si512(p); }
+MLA_INLINE __m512bh BroadcastPair(const char* p) {
+  int pair;
+  __builtin_memcpy(&pair, p, sizeof(pair));
+  return (__m512bh)_mm512_set1_epi32(pair);
+}
+
+// Scores of keys [key, key + N) by G tiles of rows.
+template <int N, int G>
+MLA_INLINE void Scores(const Bf16Block& b, int64_t tile, int64_t key, float* scores, Ahead* ahead) {
+  const Bf16Keys& k = b.keys;
+  const char* q = b.q + tile * QueryTileBytes(k);
+  __m512 sum[N][G];
+  for (int i = 0; i < N; ++i) {
+    for (int g = 0; g < G; ++g) sum[i][g] = _mm512_setzero_ps();
+  }
+  for (int part = 0; part < 2; ++part) {
+    const char* row[N];
+    for (int i = 0; i < N && k.steps[part] > 0; ++i) {
+      row[i] = k.runs[part][(key + i) / kBf16Tile] + (key + i) % kBf16Tile * k.stride[part];
+    }
+    for (int64_t pair = 0; pair < k.steps[part] * kBf16Tile; ++pair) {
+      __m512bh queries[G];
+      for (int g = 0; g < G; ++g) queries[g] = LoadPairs(q + g * QueryTileBytes(k));
+      for (int i = 0; i < N; ++i) {
+        const __m512bh x = BroadcastPair(row[i] + pair * 4);
+        for (int g = 0; g < G; ++g) sum[i][g] = _mm512_dpbf16_ps(sum[i][g], queries[g], x);
+      }
+      q += 64;
+      if (pair % kBf16Tile == 0) Step(ahead);
+    }
+  }
+  for (int i = 0; i < N; ++i) {
+    for (int g = 0; g < G; ++g) _mm512_store_ps(scores + (key + i) * kLdScores + g * kBf16Tile, sum[i][g]);
+  }
+}
+
+template <int G>
+void ScoreTiles(const Bf16Block& b, int64_t tile, float* scores, Ahead* ahead) {
+  int64_t key = 0;
+  for (; key + kKeys <= b.keys.count; key += kKeys) Scores<kKeys, G>(b, tile, key, scores, ahead);
+  for (; key < b.keys.count; ++key) Scores<1, G>(b, tile, key, scores, ahead);
+}
+
+// N rows of a tile from `row` on, by C tiles of columns.
+template <int N, int C>
+MLA_INLINE void Values(const Bf16Block& b, int64_t row, const char* weights, int64_t column) {
+  __m512 sum[N][C];
+  for (int r = 0; r < N; ++r) {
+    const float* acc = b.state.acc + (row + r) * b.state.ld + column * kBf16Tile;
+    for (int c = 0; c < C; ++c) sum[r][c] = b.first ? _mm512_setzero_ps() : _mm512_loadu_ps(acc + c * kBf16Tile);
+  }
+  for (int64_t s = 0; s < Ceil(b.keys.count, kBf16Step); ++s) {
+    const char* v = b.keys.values + s * b.keys.value_step + column * kBf16TileBytes;
+    const char* w = weights + s * kBf16TileBytes;
+    for (int64_t pair = 0; pair < kBf16Tile; ++pair) {
+      __m512bh values[C];
+      for (int c = 0; c < C; ++c) values[c] = LoadPairs(v + c * kBf16TileBytes + pair * 64);
+      for (int r = 0; r < N; ++r) {
+        const __m512bh x = BroadcastPair(w + r * 64 + pair * 4);
+        for (int c = 0; c < C; ++c) sum[r][c] = _mm512_dpbf16_ps(sum[r][c], values[c], x);
+      }
+    }
+  }
+  for (int r = 0; r < N; ++r) {
+    float* acc = b.state.acc + (row + r) * b.state.ld + column * kBf16Tile;
+    for (int c = 0; c < C; ++c) _mm512_storeu_ps(acc + c * kBf16Tile, sum[r][c]);
+  }
+}
+
+template <int N>
+MLA_INLINE void ValueColumns(const Bf16Block& b, int64_t row, const char* weights) {
+  const int64_t columns = Ceil(b.value_dim, kBf16Tile);
+  int64_t column = 0;
+  for (; column + 2 <= columns; column += 2) Values<N, 2>(b, row, weights, column);
+  if (column < columns) Values<N, 1>(b, row, weights, column);
+}
+
+template <int G>
+void ValueTiles(const Bf16Block& b, int64_t tile, const char* weights) {
+  for (int64_t g = 0; g < G; ++g) {
+    const int64_t first = (tile + g) * kBf16Tile;
+    const int64_t rows = Min(kBf16Tile, b.rows - first);
+    const char* w = weights + g * (kBlockKeys / kBf16Step) * kBf16TileBytes;
+    int64_t r = 0;
+    for (; r + kStates <= rows; r += kStates) ValueColumns<kStates>(b, first + r, w + r * 64);
+    for (; r < rows; ++r) ValueColumns<1>(b, first + r, w + r * 64);
+  }
+}
+
+void Attend(const Bf16Block& b) { AttendTiles(b); }
+
+}  // namespace
+
+extern const Bf16Kernels kBf16Avx512;
+const Bf16Kernels kBf16Avx512 = {Attend, PackQueries, Interleave, RoundValues, RoundRow, AllFinite};
+
+}  // namespace mla::attention
+
+#endif

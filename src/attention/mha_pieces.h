@@ -1,0 +1,48 @@
+// The MHA form's pieces: what mha.cc cuts a sequence into, and how a piece is expanded and attended to in bf16.
+#ifndef MLA_ATTENTION_MHA_PIECES_H_
+#define MLA_ATTENTION_MHA_PIECES_H_
+
+#include <cstdint>
+
+#include "attention/mha.h"
+#include "attention/scratch.h"
+
+namespace mla::attention {
+
+// Bytes of one head's expanded keys and values, k_pe apart; in bf16 they are kept in whole tiles.
+std::int64_t ExpandedBytes(const MlaDims& dims, std::int64_t keys, bool bf16);
+
+// One piece at work.
+struct Piece {
+  const AttentionSequence& sequence;
+  std::int64_t first;  // position of its first key
+  std::int64_t keys;
+  std::int64_t head;  // first head of the group
+  std::int64_t heads;
+
+  std::int64_t HeadBytes(const MlaDims& d, bool bf16) const { return ExpandedBytes(d, keys, bf16); }
+};
+
+// Rows [begin, begin + count) of the sequence, of head `head` of the group.
+struct RowBlock {
+  std::int64_t head;
+  std::int64_t begin;
+  std::int64_t count;
+};
+
+// Reads the piece's rows back from the cache: ws.latent and ws.rope.
+void LoadPiece(const StepContext& step, const Piece& piece, const MhaWorkspace& ws);
+
+// What ExpandBf16 works in beside the rest.
+void PlaceMhaBf16(const MlaAttention::Options& options, Carver* carver, MhaWorkspace* out);
+
+// Reads the piece's rows back and expands them, each product rounded to bf16.
+void ExpandBf16(const StepContext& step, const Piece& piece, const MhaWorkspace& ws);
+
+// The rows over the piece, segment by segment, folded left to right into their totals.
+void AttendBf16(const StepContext& step, const Piece& piece, const RowBlock& rows, const float* q, const States& total,
+                const MhaWorkspace& ws, const Scratch& scratch);
+
+}  // namespace mla::attention
+
+#endif  // MLA_ATTENTION_MHA_PIECES_H_

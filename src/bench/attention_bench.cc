@@ -1,0 +1,161 @@
+#include "bench/attention_bench.h"
+
+#include <cmath>
+#include <numeric>
+#include <span>
+#include <utility>
+
+#include "base/check.h"
+#include "base/parallel.h"
+#include "bench/random_fill.h"
+#include "bench/random_weights.h"
+
+namespace mla::bench {
+namespace {
+
+constexpr int kLayers = 1;
+
+CacheLayout LayoutOf(const AttentionPlan& plan) {
+  return MakeLatentLayout(plan.dims.kv_lora_rank, plan.dims.qk_rope_head_dim, kLayers, plan.kv_dtype);
+}
+
+std::int64_t PagesOf(const AttentionPlan& plan) { return plan.requests * LayoutOf(plan).PagesFor(plan.keys); }
+
+std::int64_t KvBElements(const MlaDims& d) {
+  return d.num_attention_heads * (d.qk_nope_head_dim + d.v_head_dim) * d.kv_lora_rank;
+}
+
+}  // namespace
+
+Work AttentionWork(const AttentionPlan& plan, std::int64_t rows, Isa isa) {
+  const FormWork work = WorkOf(plan.form, plan.dims, rows, plan.keys);
+  const ops::PackedFormat kept = plan.kv_dtype == DType::kBF16 ? ops::PackedFormat::kBF16 : ops::PackedFormat::kF32;
+  Work out;
+  const auto requests = static_cast<double>(plan.requests);
+  out.peak = PeakFor(isa, kept);
+  out.operations = 2 * requests * (work.attention + work.projection);
+  const std::int64_t row_bytes = LayoutOf(plan).row_bytes;
+  out.bytes = requests * static_cast<double>(plan.keys * row_bytes) + 2.0 * static_cast<double>(KvBElements(plan.dims));
+  return out;
+}
+
+MlaAttention::Options AttentionBench::Options(Isa isa, int workers) const {
+  MlaAttention::Options options;
+  options.dims = plan_.dims;
+  options.softmax_scale = 1 / std::sqrt(static_cast<double>(plan_.dims.qk_nope_head_dim + plan_.dims.qk_rope_head_dim));
+  options.max_rows = plan_.requests * plan_.max_rows;
+  options.max_keys = plan_.keys;
+  options.workers = workers;
+  options.expand_bytes = plan_.expand_bytes;
+  options.kernels = IsaName(isa);
+  return options;
+}
+
+void AttentionBench::Place(Carver* carver) {
+  const MlaDims& d = plan_.dims;
+  const std::int64_t rows = plan_.requests * plan_.max_rows * d.num_attention_heads;
+  other_ = carver->Take<std::byte>(plan_.working_set);
+  kv_b_ = carver->Take<float>(KvBElements(d));
+  q_ = carver->Take<float>(rows * (d.qk_nope_head_dim + d.qk_rope_head_dim));
+  out_ = carver->Take<float>(rows * d.v_head_dim);
+}
+
+std::int64_t AttentionBench::PlannedBytes(const AttentionPlan& plan, int workers) {
+  AttentionBench bench(plan);
+  Carver carver;
+  bench.Place(&carver);
+  return carver.used() + KvBWeights::Bytes(plan.dims, WeightDType::kBF16) + LayoutOf(plan).StorageBytes(PagesOf(plan)) +
+         MlaAttention::WorkspaceBytes(bench.Options(Isa::kPortable, workers));
+}
+
+// Rows drawn once, and used again and again: what matters is that they are not zeros.
+void AttentionBench::FillCache(Executor& executor) {
+  constexpr std::int64_t kDrawn = 1024;
+  const MlaDims& d = plan_.dims;
+  const std::int64_t width = d.kv_lora_rank + d.qk_rope_head_dim;
+  std::vector<float> drawn(static_cast<std::size_t>(kDrawn * width));
+  FillNormal(drawn.data(), std::ssize(drawn), TensorKey(1, "rows"), executor);
+  const CacheLayerView layer = cache_->Layer(0);
+  ParallelFor(executor, layer.pages, [&](std::int64_t page, int /*worker*/) {
+    for (std::int64_t slot = page * layer.page_tokens; slot < (page + 1) * layer.page_tokens; ++slot) {
+      const float* row = drawn.data() + slot % kDrawn * width;
+      WriteCacheRow(layer, slot, row, row + d.kv_lora_rank);
+    }
+  });
+}
+
+Result<AttentionBench> AttentionBench::Create(const AttentionPlan& plan, Executor& executor) {
+  AttentionBench bench(plan);
+  Carver count;
+  bench.Place(&count);
+  MLA_ASSIGN_OR_RETURN(bench.buffer_, Buffer::Allocate(count.used(), "bench attention"));
+  Carver carver(bench.buffer_);
+  bench.Place(&carver);
+  const MlaDims& d = plan.dims;
+  FillNormal(reinterpret_cast<float*>(bench.other_), plan.working_set / 4, TensorKey(1, "other"), executor);
+  FillNormal(bench.kv_b_, KvBElements(d), TensorKey(1, "kv_b"), executor);
+  const float size = 1 / std::sqrt(static_cast<float>(d.kv_lora_rank));
+  for (std::int64_t i = 0; i < KvBElements(d); ++i) bench.kv_b_[i] *= size;
+  FillNormal(bench.q_,
+             plan.requests * plan.max_rows * d.num_attention_heads * (d.qk_nope_head_dim + d.qk_rope_head_dim),
+             TensorKey(1, "q"), executor);
+  MLA_ASSIGN_OR_RETURN(KvBWeights packed, KvBWeights::Pack(d, DType::kF32, reinterpret_cast<std::byte*>(bench.kv_b_),
+                                                           WeightDType::kBF16, executor));
+  bench.weights_.emplace(std::move(packed));
+  MLA_ASSIGN_OR_RETURN(LatentCache cache, LatentCache::Create(LayoutOf(plan), PagesOf(plan)));
+  bench.cache_.emplace(std::move(cache));
+  bench.FillCache(executor);
+  bench.pages_.resize(static_cast<std::size_t>(PagesOf(plan)));
+  std::iota(bench.pages_.begin(), bench.pages_.end(), 0);
+  return bench;
+}
+
+std::vector<AttentionSequence> AttentionBench::Sequences(std::int64_t rows) const {
+  const std::size_t pages = pages_.size() / static_cast<std::size_t>(plan_.requests);
+  std::vector<AttentionSequence> sequences;
+  for (std::int64_t i = 0; i < plan_.requests; ++i) {
+    AttentionSequence s;
+    s.pages = std::span(pages_).subspan(static_cast<std::size_t>(i) * pages, pages);
+    s.first_row = i * rows;
+    s.rows = rows;
+    s.keys = plan_.keys;
+    s.form = plan_.form;
+    sequences.push_back(s);
+  }
+  return sequences;
+}
+
+CaseResult AttentionBench::Run(Probe& probe, Isa isa, std::int64_t rows, const Repeats& repeats) {
+  Result<MlaAttention> attention = MlaAttention::Create(Options(isa, probe.executor().workers()));
+  MLA_CHECK(attention.ok());
+  attention->FirstTouch(probe.executor());
+  const std::vector<AttentionSequence> sequences = Sequences(rows);
+  const CacheLayerView layer = cache_->Layer(0);
+  CaseResult result;
+  result.name = plan_.name;
+  result.rows = rows;
+  result.keys = plan_.keys;
+  result.requests = plan_.requests;
+  result.format = plan_.kv_dtype == DType::kBF16 ? "bf16" : "f32";
+  result.work = AttentionWork(plan_, rows, isa);
+  result.working_set = plan_.working_set > 0 ? plan_.working_set : static_cast<std::int64_t>(result.work.bytes);
+  const auto empty_caches = [&] { probe.ReadSeconds({other_, static_cast<std::size_t>(plan_.working_set)}); };
+  Timed timed;
+  timed.prepare = empty_caches;
+  timed.run = [&] { attention->Run(layer, *weights_, sequences, q_, out_, nullptr, probe.executor()); };
+  // Of rows or of kv_b_proj before it was packed, whichever is larger: a few hundred KiB say little about memory.
+  const std::span<const std::byte> rows_read(
+      layer.data, static_cast<std::size_t>(layer.pages * layer.page_tokens * layer.row_bytes));
+  const std::span<const std::byte> weights_read =
+      std::as_bytes(std::span(kv_b_, static_cast<std::size_t>(KvBElements(plan_.dims))));
+  const std::span<const std::byte> larger = rows_read.size() > weights_read.size() ? rows_read : weights_read;
+  timed.read = [&] {
+    empty_caches();
+    const std::span<const std::byte> whole = larger.first(larger.size() / 64 * 64);
+    return static_cast<double>(whole.size()) / probe.ReadSeconds(whole);
+  };
+  result.measured = MeasureCase(probe, result.work, timed, repeats);
+  return result;
+}
+
+}  // namespace mla::bench
