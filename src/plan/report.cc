@@ -19,7 +19,13 @@ bool HasLatent(const Shape& shape) {
 
 Kept KeptOf(const Planner& planner) {
   const MemoryOptions& o = planner.options();
-  return {BytesOfParameter(planner.rank_shape(), o.weights), o.row, o.ranks.dcp};
+  Kept kept;
+  kept.product_bytes = BytesOfParameter(planner.rank_shape(), o.weights);
+  kept.wide_bytes = std::max<std::int64_t>(2, kept.product_bytes);
+  kept.router_bytes = planner.rank_shape().config ? 4 : kept.wide_bytes;
+  kept.row = o.row;
+  kept.page_ranks = o.ranks.dcp;
+  return kept;
 }
 
 Result<FormReport> ReportForm(const Planner& planner, const Step& step, Form form, const std::optional<Rates>& rates) {
@@ -101,7 +107,7 @@ Status AddLimits(const Subject& subject, const Planner& planner, Report* r) {
   const ReportOptions& o = r->options;
   if (!o.limit) return {};
   if (!r->memory.weights_known) {
-    return Error{fmt::format("--memory: the weights of {} are not known; --weight-bytes says them", r->shape.name)};
+    return Error{"--memory: expected weights that are known, found a model whose are not: --weight-bytes says them"};
   }
   r->longest_context = planner.LongestContext(o.users, *o.limit);
   r->most_users = planner.MostUsers(o.context, *o.limit);

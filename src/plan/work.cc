@@ -41,7 +41,7 @@ void AddLatent(const LayerGroup& g, const Step& step, Form form, const Kept& kep
   const Exact times = Exact(step.sequences) * g.layers;
   const Exact projected = Whole(unit.projection) * (mha ? step.keys : step.rows) * times;
   parts->Add(mha ? "expand (kv_b)" : "absorb (kv_b)", mha ? RateKind::kExpand : RateKind::kAbsorb, g.layers, projected,
-             Whole(unit.projection) * kept.weight_bytes * g.layers, 0);
+             Whole(unit.projection) * kept.wide_bytes * g.layers, 0);
   parts->Add("attention", mha ? RateKind::kMha : RateKind::kAbsorbed, g.layers,
              Whole(unit.attention) * Pairs(step.rows, step.keys, g.window) * times, 0, CacheTraffic(g, step, kept));
 }
@@ -85,15 +85,15 @@ void AddFeedForward(const Shape& shape, Exact rows, const Kept& kept, Parts* par
   const Parameters& p = *shape.parameters;
   const ExpertShape& e = shape.experts;
   const auto add = [&](const char* name, Part part, std::int64_t layers) {
-    parts->Add(name, RateKind::kProducts, layers, rows * p[part], Exact(p[part]) * kept.weight_bytes, 0);
+    parts->Add(name, RateKind::kProducts, layers, rows * p[part], Exact(p[part]) * kept.product_bytes, 0);
   };
   add("MLP", Part::kDense, shape.layers - e.layers);
   if (e.layers == 0) return;
   // Its bias is added, not multiplied.
   parts->Add("router", RateKind::kProducts, e.layers, rows * e.of * shape.hidden * e.layers,
-             Exact(p[Part::kRouter]) * kept.weight_bytes, 0);
+             Exact(p[Part::kRouter]) * kept.router_bytes, 0);
   const double bytes =
-      Touched(e, rows) * static_cast<double>(p[Part::kExperts]) * static_cast<double>(kept.weight_bytes);
+      Touched(e, rows) * static_cast<double>(p[Part::kExperts]) * static_cast<double>(kept.product_bytes);
   const Exact chosen = Exact(p[Part::kExperts] / e.experts) * e.per_token;
   parts->Add("experts", RateKind::kProducts, e.layers, CeilDiv(rows * e.groups, e.groups * e.dealt) * chosen,
              bytes < 0x1p62 ? Exact(static_cast<std::int64_t>(bytes)) : Exact(INT64_MAX) + 1, 0);
@@ -130,12 +130,12 @@ Result<std::vector<PartWork>> WorkOfStep(const Shape& shape, const Step& step, F
   Parts parts;
   const Exact rows = Exact(step.rows) * step.sequences;
   const std::int64_t attentions = AttentionLayers(shape);
-  const auto add = [&](const char* name, Exact parameters, std::int64_t layers, Exact of_rows) {
-    parts.Add(name, RateKind::kProducts, layers, of_rows * parameters, parameters * kept.weight_bytes, 0);
+  const auto add = [&](const char* name, Exact parameters) {
+    parts.Add(name, RateKind::kProducts, attentions, rows * parameters, parameters * kept.product_bytes, 0);
   };
   if (shape.parameters) {
-    add("queries", (*shape.parameters)[Part::kQuery], attentions, rows);
-    add("keys and values", PlainKeyValue(shape), attentions, rows);
+    add("queries", (*shape.parameters)[Part::kQuery]);
+    add("keys and values", PlainKeyValue(shape));
   }
   for (const LayerGroup& g : shape.groups) {
     if (g.kind == AttentionKind::kLatent) {
@@ -145,10 +145,11 @@ Result<std::vector<PartWork>> WorkOfStep(const Shape& shape, const Step& step, F
     }
   }
   if (shape.parameters) {
-    add("output", (*shape.parameters)[Part::kOutput], attentions, rows);
+    add("output", (*shape.parameters)[Part::kOutput]);
     AddFeedForward(shape, rows, kept, &parts);
     // Of each sequence's last row.
-    add("logits", Exact(shape.vocab) * shape.hidden, 1, step.sequences);
+    const Exact head = Exact(shape.vocab) * shape.hidden;
+    parts.Add("logits", RateKind::kProducts, 1, head * step.sequences, head * kept.wide_bytes, 0);
   }
   return std::move(parts).Take();
 }

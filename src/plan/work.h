@@ -48,7 +48,9 @@ struct PartWork {
 
 // How elements are kept, as far as bytes of a step go.
 struct Kept {
-  std::int64_t weight_bytes = 2;  // of a parameter
+  std::int64_t product_bytes = 2;  // of a parameter of most products
+  std::int64_t wide_bytes = 2;     // of kv_b and of the logits' matrix, which fp8 leaves alone
+  std::int64_t router_bytes = 4;
   RowFormat row;
   std::int64_t page_ranks = 1;  // ranks that share out the cache's pages (Ranks::dcp)
 };
