@@ -204,7 +204,9 @@ Result<Shape> ParseHeads(const io::JsonValue& root, std::string_view where) {
   if (!fields.ok()) return fields.error();
   shape.not_run = "its attention keeps keys and values by head";
   AddNotes(root, known != nullptr, &shape);
-  MLA_ASSIGN_OR_RETURN(shape.parameters, CountHeads(family, shape, bias, qk_norm));
+  const Result<Parameters> parameters = CountHeads(family, shape, bias, qk_norm);
+  if (!parameters.ok()) return Error{fmt::format("{}: {}", where, parameters.error().message)};
+  shape.parameters = *parameters;
   return shape;
 }
 
