@@ -172,7 +172,8 @@ void AddNotes(const io::JsonValue& root, bool known, Shape* shape) {
   if (!known) shape->notes.push_back("Parameters are counted as Llama's form has them: this model_type is not known.");
   const io::JsonValue* quantised = root.Find("quantization_config");
   const io::JsonValue* method = quantised == nullptr ? nullptr : quantised->Find("quant_method");
-  if (method != nullptr && method->is_string()) {
+  shape->fp8 = method != nullptr && method->is_string() && method->string() == "fp8";
+  if (method != nullptr && method->is_string() && !shape->fp8) {
     shape->notes.push_back(
         fmt::format("The checkpoint is quantised by {}; weights are priced as --weights says.", method->Describe()));
   }

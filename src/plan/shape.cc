@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "contract/tensors.h"
+#include "ops/packed.h"
 #include "plan/exact.h"
 #include "plan/heads.h"
 #include "weights/weights.h"
@@ -138,6 +139,7 @@ Shape ShapeOf(const contract::ModelConfig& config) {
   shape.max_positions = config.max_position_embeddings;
   shape.mtp_layers = config.num_nextn_predict_layers;
   shape.tied = config.tie_word_embeddings;
+  shape.fp8 = config.fp8 && ops::CanKeepF8(config.fp8->block_columns);
   shape.groups = {LatentGroup(weights::DimsOf(config), config.num_hidden_layers)};
   if (config.moe) {
     const contract::MoeConfig& m = *config.moe;

@@ -89,6 +89,7 @@ struct Shape {
   std::int64_t max_positions = 0;
   std::int64_t mtp_layers = 0;
   bool tied = false;  // the embedding is the head too
+  bool fp8 = false;   // its products are in fp8 by blocks, which may stay so
   std::vector<LayerGroup> groups;
   ExpertShape experts;
   std::optional<Parameters> parameters;         // empty where only the attention is known

@@ -128,7 +128,7 @@ std::int64_t BytesOfParameter(const Shape& shape, WeightDType weights) {
     case WeightDType::kBF16: return 2;
     case WeightDType::kFp8: break;
   }
-  return shape.config && shape.config->fp8 && ops::CanKeepF8(shape.config->fp8->block_columns) ? 1 : 2;
+  return shape.fp8 ? 1 : 2;
 }
 
 }  // namespace mla::plan
