@@ -34,7 +34,8 @@ const ChartAxis kSecondsAxis = {"seconds a token", 10, HumanSeconds};
 
 template <class Points>
 Chart OverReports(const PlanReports& reports, Chart chart, const Points& points_of) {
-  for (const Report& r : reports) chart.series.push_back({r.shape.name, points_of(r), true});
+  const std::vector<std::string> names = PlanNames(reports);
+  for (std::size_t i = 0; i < reports.size(); ++i) chart.series.push_back({names[i], points_of(reports[i]), true});
   return chart;
 }
 
@@ -123,10 +124,10 @@ std::pair<double, double> RooflinePoint(const plan::FormReport& form, const plan
 }
 
 // Of the first model: others have the same roof, and too many marks.
-Chart RooflineChart(const Report& r) {
+Chart RooflineChart(const Report& r, const std::string& model) {
   Chart chart{"roofline",
               "Roofline of the step",
-              fmt::format("{}: T = {} new rows over S = {} keys, {} sequences.", r.shape.name, r.step.rows, r.step.keys,
+              fmt::format("{}: T = {} new rows over S = {} keys; sequences: {}.", model, r.step.rows, r.step.keys,
                           r.step.sequences),
               {"FLOP a byte", 10, Metric},
               {"FLOP a second", 10, Metric},
@@ -155,10 +156,10 @@ Chart RooflineChart(const Report& r) {
   return chart;
 }
 
-Chart CrossingChart(const Report& r) {
+Chart CrossingChart(const Report& r, const std::string& model) {
   Chart chart{"crossing",
               "Where expanding begins to need less than absorbing",
-              fmt::format("{}: new tokens T above the line are cheaper expanded.", r.shape.name),
+              fmt::format("{}: new tokens T above the line are cheaper expanded.", model),
               {"positions cached", 2, Tokens},
               {"new tokens", 2, Tokens},
               {{"a S / (S + a)", {}, true}, {"causal count", {}, true}}};
@@ -186,16 +187,16 @@ std::string ComparisonTable(const PlanReports& reports) {
   return html + "</table></div>\n";
 }
 
-std::string MemoryTable(const Report& r) {
-  std::string html = fmt::format("<h3>Memory{}: {}</h3>\n<div class=\"wide\"><table>\n",
-                                 r.options.memory.ranks.count() > 1 ? " of one rank" : "", Escaped(r.shape.name));
+std::string MemoryTable(const Report& r, const std::string& model) {
+  std::string html = fmt::format("<details open><summary>Memory{}: {}</summary>\n<div class=\"wide\"><table>\n",
+                                 r.options.memory.ranks.count() > 1 ? " of one rank" : "", Escaped(model));
   for (const PlanItem& item : PlanMemory(r)) {
     html += fmt::format("<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td></tr>\n", Escaped(item.name),
                         Grouped(item.bytes), HumanBytes(item.bytes), Escaped(item.note));
   }
   html += "</table></div>\n";
   for (const std::string& note : r.shape.notes) html += fmt::format("<p>{}</p>\n", Escaped(note));
-  return html;
+  return html + "</details>\n";
 }
 
 constexpr std::string_view kCss =
@@ -204,8 +205,8 @@ constexpr std::string_view kCss =
 @media print{:root{--text:#000;--back:#fff;--grid:#bbb;--c0:#0b57d0;--c1:#b3261e;--c2:#146c2e;--c3:#7a4b00;--c4:#6b2fa8;--c5:#00696e}figure{break-inside:avoid}}
 body{color:var(--text);background:var(--back);font:16px/1.45 system-ui,sans-serif;max-width:60rem;margin:0 auto;padding:1rem}
 figure{margin:1.5rem 0;max-width:42rem}figcaption h3{margin:0}figcaption p{margin:.2rem 0 .6rem}
-table{border-collapse:collapse;font-variant-numeric:tabular-nums}th,td{border:1px solid var(--grid);padding:.25rem .6rem;text-align:right;overflow-wrap:anywhere}
-th[scope=row]{text-align:left;font-weight:600}.wide{overflow-x:auto}
+table{border-collapse:collapse;font-variant-numeric:tabular-nums}th,td{border:1px solid var(--grid);padding:.25rem .6rem;text-align:right;white-space:nowrap}
+th[scope=row]{text-align:left;font-weight:600}th[scope=col]{white-space:normal;min-width:5rem}summary{font-weight:600;margin:.6rem 0}.wide{overflow-x:auto}
 )";
 
 }  // namespace
@@ -216,19 +217,23 @@ std::string PlanHtml(const PlanReports& reports) {
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<meta name=\"color-scheme\" content=\"light dark\">\n<title>mla plan</title>\n<style>\n";
   html += fmt::format("{}{}</style>\n</head>\n<body>\n<main>\n<h1>mla plan</h1>\n", kCss, ChartCss());
+  const std::vector<std::string> names = PlanNames(reports);
   html += ComparisonTable(reports);
-  for (const Report& r : reports) html += MemoryTable(r);
   html += "<h2>Charts</h2>\n";
   for (const Chart& chart : {CacheChart(reports), UsersChart(reports), TokenChart(reports), BatchChart(reports, false),
-                             BatchChart(reports, true), RooflineChart(reports.front())}) {
+                             BatchChart(reports, true), RooflineChart(reports.front(), names.front())}) {
     html += FigureHtml(chart);
   }
   const auto crossed =
       std::find_if(reports.begin(), reports.end(), [](const Report& r) { return !r.crossings.empty(); });
-  if (crossed != reports.end()) html += FigureHtml(CrossingChart(*crossed));
+  if (crossed != reports.end()) {
+    html += FigureHtml(CrossingChart(*crossed, names[static_cast<std::size_t>(crossed - reports.begin())]));
+  }
   if (!reports.front().options.rates) {
     html += "<p>Charts of time and the roofline need rates: --flops and --read-rate.</p>\n";
   }
+  html += "<h2>Memory</h2>\n";
+  for (std::size_t i = 0; i < reports.size(); ++i) html += MemoryTable(reports[i], names[i]);
   return html + "</main>\n</body>\n</html>\n";
 }
 

@@ -21,6 +21,9 @@ std::string PlanCsv(const PlanReports& reports);
 // A page of one file: tables, and charts as inline SVG. No script, no request.
 std::string PlanHtml(const PlanReports& reports);
 
+// A name for each report: the folder's or the file's own, without ".json"; whole paths where two are alike.
+std::vector<std::string> PlanNames(const PlanReports& reports);
+
 // What stands on both the page and the table: a name, and its text for each report.
 struct PlanRow {
   std::string name;

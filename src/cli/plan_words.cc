@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <filesystem>
 #include <functional>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -48,6 +50,15 @@ std::string Kinds(const plan::Shape& shape) {
   return text;
 }
 
+// "models/v3/config.json as mha" -> "v3 as mha".
+std::string ShortName(const std::string& path) {
+  const std::size_t as = std::min(path.find(" as "), path.size());
+  std::filesystem::path file = std::filesystem::path(path.substr(0, as)).lexically_normal();
+  if (!file.has_filename() || file.filename() == "config.json") file = file.parent_path();
+  const std::string name = file.extension() == ".json" ? file.stem().string() : file.filename().string();
+  return (name.empty() ? path.substr(0, as) : name) + path.substr(as);
+}
+
 template <class Of>
 std::string OrDash(bool known, const Of& of) {
   return known ? std::string(of()) : "-";
@@ -84,6 +95,15 @@ std::vector<std::string> AttentionWords(const plan::Shape& shape) {
   return words;
 }
 
+std::vector<std::string> PlanNames(const PlanReports& reports) {
+  std::vector<std::string> names;
+  for (const Report& r : reports) names.push_back(ShortName(r.shape.name));
+  const std::set<std::string> different(names.begin(), names.end());
+  if (different.size() == names.size()) return names;
+  std::transform(reports.begin(), reports.end(), names.begin(), [](const Report& r) { return r.shape.name; });
+  return names;
+}
+
 std::vector<PlanItem> PlanMemory(const Report& r) {
   const plan::MemoryUse& m = r.memory;
   std::vector<PlanItem> items;
@@ -92,7 +112,7 @@ std::vector<PlanItem> PlanMemory(const Report& r) {
   items.push_back({"states", "of linear attention", m.states});
   items.push_back({"workspace", r.rank.config ? "of a step" : "of a step, an estimate", m.workspace});
   items.push_back({"tables", "rope, page counts", m.tables});
-  items.push_back({"page lists, token ids", "which also find prefixes", m.sequences});
+  items.push_back({"page lists and token ids", "which also find prefixes", m.sequences});
   items.push_back({"communication", "a send and a receive buffer", m.buffers});
   items.push_back({"reserve", "", m.reserve});
   std::erase_if(items, [](const PlanItem& item) { return item.bytes == 0; });
@@ -115,7 +135,7 @@ std::vector<PlanRow> PlanComparison(const PlanReports& reports) {
       rows.push_back(std::move(row));
     }
   };
-  add("model", [](const Report& r) { return r.shape.name; });
+  rows.push_back({"model", PlanNames(reports)});
   add("runs here", [](const Report& r) { return r.shape.not_run.empty() ? "yes" : "no"; });
   add("attention", [](const Report& r) { return Kinds(r.shape); });
   add("parameters", [](const Report& r) {

@@ -14,14 +14,29 @@ namespace {
 // The drawing's own units; a page scales it.
 constexpr double kWidth = 480;
 constexpr double kHeight = 320;
-constexpr double kLeft = 74;
-constexpr double kRight = 12;
+constexpr double kLeft = 92;
+constexpr double kRight = 26;
 constexpr double kTop = 12;
 constexpr double kBottom = 50;
 constexpr std::size_t kStyles = 6;
 
 bool Drawn(const std::pair<double, double>& p) {
   return std::isfinite(p.first) && std::isfinite(p.second) && p.first > 0 && p.second > 0;
+}
+
+// Marks of each style have a shape of their own: circle, square, diamond, triangle.
+std::string Mark(std::size_t style, double x, double y, double r) {
+  switch (style % 4) {
+    case 0: return fmt::format("<circle class=\"m{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\"/>", style, x, y, r);
+    case 1:
+      return fmt::format("<rect class=\"m{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{}\" height=\"{}\"/>", style, x - r,
+                         y - r, 2 * r, 2 * r);
+    case 2:
+      return fmt::format("<path class=\"m{0}\" d=\"M{1:.1f} {2:.1f}l{3} {3}l{3} -{3}l-{3} -{3}z\"/>", style, x - r, y,
+                         r);
+    default:
+      return fmt::format("<path class=\"m{0}\" d=\"M{1:.1f} {2:.1f}h{3}l-{4} -{3}z\"/>", style, x - r, y + r, 2 * r, r);
+  }
 }
 
 // A range of whole powers of the axis's base.
@@ -102,8 +117,7 @@ class Drawing {
     for (const auto& p : s.points) {
       if (!Drawn(p)) continue;
       line += fmt::format("{}{:.1f},{:.1f}", line.empty() ? "" : " ", X(p.first), Y(p.second));
-      marks += fmt::format("<circle class=\"m{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\"/>", style, X(p.first),
-                           Y(p.second), s.line ? 2.5 : 6.0);
+      marks += Mark(style, X(p.first), Y(p.second), s.line ? 2.5 : 6.0);
     }
     if (!s.line) return marks + "\n";
     return fmt::format("<polyline class=\"l{}\" points=\"{}\"/>{}\n", style, line, marks);
@@ -120,7 +134,7 @@ std::string Legend(const Chart& chart) {
     const std::size_t style = i % kStyles;
     const std::string mark = chart.series[i].line
                                  ? fmt::format("<line class=\"l{}\" x1=\"0\" x2=\"34\" y1=\"6\" y2=\"6\"/>", style)
-                                 : fmt::format("<circle class=\"m{}\" cx=\"17\" cy=\"6\" r=\"5\"/>", style);
+                                 : Mark(style, 17, 6, 5);
     html +=
         fmt::format("<li><svg viewBox=\"0 0 34 12\" width=\"34\" height=\"12\" aria-hidden=\"true\">{}</svg> {}</li>\n",
                     mark, Escaped(chart.series[i].name));

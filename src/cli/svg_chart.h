@@ -32,7 +32,7 @@ struct Chart {
 };
 
 // A <figure>: the chart with its title and description for readers who don't see it, a legend, and a table. Lines
-// differ in colour and in dashes. Empty where no point is left.
+// differ in colour and in dashes, marks in colour and in shape. Empty where no point is left.
 std::string FigureHtml(const Chart& chart);
 
 // Text between tags or in an attribute.
