@@ -8,7 +8,6 @@
 namespace mla::cli {
 namespace {
 
-using plan::AttentionKind;
 using plan::Report;
 
 class Text {
@@ -85,22 +84,26 @@ void AddRanks(const Report& r, Text* t) {
   }
 }
 
+// FLOP a byte; a multiply-add is two.
+double Intensity(std::int64_t multiply_adds, std::int64_t bytes) {
+  return 2 * static_cast<double>(multiply_adds) / static_cast<double>(std::max<std::int64_t>(1, bytes));
+}
+
 void AddWork(const Report& r, Text* t) {
   t->Head(fmt::format("Work of a step{}: T = {} new rows over S = {} keys, {} sequence{}",
                       r.options.memory.ranks.count() > 1 ? ", of one rank" : "", r.step.rows, r.step.keys,
                       r.step.sequences, r.step.sequences == 1 ? "" : "s"));
   for (const plan::FormReport& form : r.forms) {
     const bool latent = r.forms.size() > 1;
-    t->Raw(fmt::format("  {:<18} {:>7} {:>20} {:>20} {:>16} {:>16}", latent ? FormName(form.form) : "part", "layers",
-                       "multiply-adds a layer", "all layers", "weight bytes", "cache bytes"));
+    t->Raw(fmt::format("  {:<18} {:>7} {:>21} {:>21} {:>13} {:>12} {:>11}", latent ? FormName(form.form) : "part",
+                       "layers", "multiply-adds a layer", "all layers", "weight bytes", "cache bytes", "FLOP/byte"));
     for (const plan::PartWork& p : form.parts) {
-      t->Raw(fmt::format("  {:<18} {:>7} {:>21} {:>20} {:>16} {:>16}", p.name, p.layers,
+      t->Raw(fmt::format("  {:<18} {:>7} {:>21} {:>21} {:>13} {:>12} {:>11.1f}", p.name, p.layers,
                          Grouped(p.multiply_adds / p.layers), Grouped(p.multiply_adds), HumanBytes(p.weight_bytes),
-                         HumanBytes(p.cache_bytes)));
+                         HumanBytes(p.cache_bytes), Intensity(p.multiply_adds, p.bytes())));
     }
-    std::string sum = fmt::format(
-        "{} multiply-adds, {}: {:.1f} FLOP a byte", Grouped(form.multiply_adds), HumanBytes(form.bytes),
-        2.0 * static_cast<double>(form.multiply_adds) / static_cast<double>(std::max<std::int64_t>(1, form.bytes)));
+    std::string sum = fmt::format("{} multiply-adds, {}: {:.1f} FLOP a byte", Grouped(form.multiply_adds),
+                                  HumanBytes(form.bytes), Intensity(form.multiply_adds, form.bytes));
     if (r.options.rates) sum += ", " + HumanSeconds(form.seconds);
     t->Line("in all", sum);
   }

@@ -115,7 +115,7 @@ Status Planner::AddEngines(std::int64_t context, std::int64_t users, MemoryUse* 
   use->workspace = plan.workspace;
   use->tables = plan.tables;
   // The engine's formats on one rank are its own allocation; others follow from the row.
-  use->engines = o.row.engine_dtype && o.ranks.count() == 1 && o.draft_tokens == 0;
+  use->engines = o.row.engine_dtype && o.ranks.count() == 1 && o.draft_tokens == 0 && !o.weight_bytes;
   if (use->engines) {
     use->cache = plan.cache;
     return {};

@@ -17,6 +17,9 @@ bool HasLatent(const Shape& shape) {
                      [](const LayerGroup& g) { return g.kind == AttentionKind::kLatent; });
 }
 
+// Models without latents have one form; a rank with some channels of the latent alone can't expand it.
+bool HasMhaForm(const Report& r) { return HasLatent(r.shape) && !r.options.memory.ranks.shard_latent; }
+
 Kept KeptOf(const Planner& planner) {
   const MemoryOptions& o = planner.options();
   Kept kept;
@@ -96,8 +99,11 @@ Result<Times> TimesOf(const Planner& planner, const Report& r) {
   Times t;
   t.context = o.context;
   t.users = r.step.sequences;
-  MLA_ASSIGN_OR_RETURN(t.prompt_mha, PromptSeconds(planner, r.shape, o.context, Form::kMha, *o.rates));
   MLA_ASSIGN_OR_RETURN(t.prompt_absorbed, PromptSeconds(planner, r.shape, o.context, Form::kAbsorbed, *o.rates));
+  t.prompt_mha = t.prompt_absorbed;
+  if (HasMhaForm(r)) {
+    MLA_ASSIGN_OR_RETURN(t.prompt_mha, PromptSeconds(planner, r.shape, o.context, Form::kMha, *o.rates));
+  }
   MLA_ASSIGN_OR_RETURN(t.token, TokenSeconds(planner, r.shape, o.context, t.users, *o.rates));
   t.tokens_per_second = static_cast<double>(t.users * o.memory.ranks.dp) / t.token;
   return t;
@@ -177,7 +183,7 @@ Result<Report> MakeReport(const Subject& subject, const ReportOptions& options) 
   r.step = {o.rows, *o.keys, Ceil(o.users, o.memory.ranks.dp)};
   MLA_ASSIGN_OR_RETURN(r.collectives, CollectivesOf(r.shape, o.memory.ranks, r.step));
   for (const Form form : {Form::kAbsorbed, Form::kMha}) {
-    if (form == Form::kMha && !HasLatent(r.shape)) continue;
+    if (form == Form::kMha && !HasMhaForm(r)) continue;
     MLA_ASSIGN_OR_RETURN(FormReport report, ReportForm(planner, r.step, form, o.rates));
     r.forms.push_back(std::move(report));
   }

@@ -47,7 +47,7 @@ struct Times {
   std::int64_t context = 0;
   std::int64_t users = 1;        // of one group of ranks
   double prompt_mha = 0;         // time to the first token of a prompt of `context` tokens, alone
-  double prompt_absorbed = 0;    //
+  double prompt_absorbed = 0;    // the same, absorbed; equal where there is one form
   double token = 0;              // of a decoding step
   double tokens_per_second = 0;  // of all groups
   double first_token() const { return prompt_mha < prompt_absorbed ? prompt_mha : prompt_absorbed; }
@@ -81,7 +81,7 @@ struct Report {
   std::vector<Placement> placements;
   std::vector<Collective> collectives;  // of the step
   Step step;                            // of one group of ranks
-  std::vector<FormReport> forms;        // absorbed first; one for models without latents
+  std::vector<FormReport> forms;        // absorbed first; one where there is no other
   std::optional<double> crossing_constant;
   std::vector<Crossing> crossings;
   std::optional<Times> times;
