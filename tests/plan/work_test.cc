@@ -124,6 +124,11 @@ TEST(Crossing, BisectionFindsTheClosedFormsRoot) {
   }
 }
 
+TEST(Crossing, ATieGoesToTheAbsorbedForm) {
+  // 2R = N + V and nothing cached: both forms need the same.
+  EXPECT_FALSE(plan::CausalCrossing({8, 64, 32, 64, 64}, 0));
+}
+
 TEST(Crossing, InSecondsFollowsTheRates) {
   const MlaDims dims = ShapeAt(LatentConfig("deepseek-v3")).groups[0].latent;
   plan::Rates rates;
