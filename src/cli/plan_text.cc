@@ -13,7 +13,7 @@ using plan::Report;
 class Text {
  public:
   void Head(std::string_view title) { text_ += fmt::format("\n{}\n", title); }
-  void Line(std::string_view name, std::string_view value) { text_ += fmt::format("  {:<24} {}\n", name, value); }
+  void Line(std::string_view name, std::string_view value) { text_ += fmt::format("  {:<26} {}\n", name, value); }
   void Raw(std::string_view line) {
     text_ += line;
     text_.erase(text_.find_last_not_of(' ') + 1);
@@ -54,7 +54,7 @@ void AddMemory(const Report& r, Text* t) {
   t->Line("cache of a sequence", fmt::format("{} in whole pages of {}", Bytes(r.sequence_bytes), o.page_tokens));
   for (const PlanItem& item : PlanMemory(r)) {
     t->Raw(
-        fmt::format("  {:<24} {:>20}  {:>9}  {}", item.name, Grouped(item.bytes), HumanBytes(item.bytes), item.note));
+        fmt::format("  {:<26} {:>20}  {:>9}  {}", item.name, Grouped(item.bytes), HumanBytes(item.bytes), item.note));
   }
   if (!r.memory.weights_known) t->Line("weights", "not known, and not in the total");
   t->Line("these bytes are", r.memory.engines ? "what the engine allocates: weights, cache, workspace, tables"

@@ -178,7 +178,7 @@ void AddNotes(const io::JsonValue& root, bool known, Shape* shape) {
         fmt::format("The checkpoint is quantised by {}; weights are priced as --weights says.", method->Describe()));
   }
   if (shape->mtp_layers > 0) {
-    shape->notes.push_back(fmt::format("{} layers for multi-token prediction are not counted.", shape->mtp_layers));
+    shape->notes.push_back(fmt::format("Layers for multi-token prediction are not counted: {}.", shape->mtp_layers));
   }
 }
 

@@ -56,7 +56,7 @@ const HeadsFamily* FindHeadsFamily(std::string_view model_type);
 // The shape of such a config; `where` opens messages.
 Result<Shape> ParseHeads(const io::JsonValue& root, std::string_view where);
 
-// Each layer's attention, [layers], to runs of like ones. In window_of: the layer's window, 0 for none, kLinearLayer.
+// Each layer's window, [layers]: 0 where it has none, kLinearLayer where its attention is linear. Records its faults.
 inline constexpr std::int64_t kLinearLayer = -1;
 std::vector<std::int64_t> LayerWindows(const HeadsFamily& family, std::int64_t layers, contract::Fields* fields);
 

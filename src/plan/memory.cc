@@ -60,16 +60,11 @@ Exact StepFloats(const Shape& rank, std::int64_t rows) {
 
 Result<Subject> OpenSubject(const std::string& path) {
   Subject subject;
-  if (io::HasSafetensors(path)) {
-    MLA_ASSIGN_OR_RETURN(const contract::ConfigFile file, contract::ReadConfigFile(path));
-    MLA_ASSIGN_OR_RETURN(subject.shape, ParseShape(file.text, file.where));
-    if (subject.shape.config) {
-      MLA_ASSIGN_OR_RETURN(model::Opened opened, model::Open(path));
-      subject.checkpoint = std::move(opened.checkpoint);
-    }
-  } else {
-    MLA_ASSIGN_OR_RETURN(const contract::ConfigFile file, contract::ReadConfigFile(path));
-    MLA_ASSIGN_OR_RETURN(subject.shape, ParseShape(file.text, file.where));
+  MLA_ASSIGN_OR_RETURN(const contract::ConfigFile file, contract::ReadConfigFile(path));
+  MLA_ASSIGN_OR_RETURN(subject.shape, ParseShape(file.text, file.where));
+  if (subject.shape.config && io::HasSafetensors(path)) {
+    MLA_ASSIGN_OR_RETURN(model::Opened opened, model::Open(path));
+    subject.checkpoint = std::move(opened.checkpoint);
   }
   subject.shape.name = path;
   return subject;

@@ -109,9 +109,9 @@ Result<Shape> ParseShape(std::string_view json_text, std::string_view where);
 Shape ShapeOf(const contract::ModelConfig& config);
 
 // The same model with another attention of the same heads: "mha", "mqa", "gqa:G" (G heads of keys and values, dividing
-// the query heads) or "mla". Head widths stay. A model without latents becomes MLA by DeepSeek-V2's proportions
-// (arXiv 2405.04434, section 2.1.4): R = 4 and P = 1/2 times the head's width. Fails on another text, and on groups
-// that don't divide the heads.
+// the query heads) or "mla". Head widths and norms stay. A model without latents becomes MLA by DeepSeek-V2's
+// proportions (arXiv 2405.04434, section 2.1.4): R = 4 and P = 1/2 times the head's width. Fails on another text, and
+// on groups that don't divide the heads.
 Result<Shape> WithAttention(const Shape& shape, const std::string& attention);
 
 }  // namespace mla::plan

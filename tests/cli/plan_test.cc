@@ -44,7 +44,7 @@ TEST(PlanCommand, TheDemoAsATable) {
   const std::string text = Ok({DemoDir(), "--threads", "2"});
   for (const char* words :
        {"4 layers of MLA: 8 heads, R 64, N 32, P 16, V 32", "5,055,512, and 1,220,040 in MTP layers",
-        "cache bytes a token      640", "1,310,720 (1.25 MiB) in whole pages of 64", "what the engine allocates",
+        "cache bytes a token        640", "1,310,720 (1.25 MiB) in whole pages of 64", "what the engine allocates",
         "a = 64.00; T* = a S / (S + a)", "T = 1 new rows over S = 2048 keys"}) {
     EXPECT_THAT(text, HasSubstr(words));
   }

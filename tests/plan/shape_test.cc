@@ -94,6 +94,23 @@ TEST(Shape, ConfigsThatLieOrLackFields) {
               "parameters");
 }
 
+// A family of latents is read by its own contract, whatever it leaves out.
+TEST(Shape, LatentConfigsThatLackFields) {
+  TinyOptions tiny;
+  const std::string whole = TinyConfigJson(tiny);
+  ASSERT_TRUE(ParseShape(whole, "config.json").ok());
+  for (const char* name : {"kv_lora_rank", "qk_nope_head_dim", "n_routed_experts", "scoring_func"}) {
+    std::string text = whole;
+    const std::size_t at = text.find(std::string("\"") + name + "\"");
+    ASSERT_NE(at, std::string::npos) << name;
+    text.insert(at + 1, "_");
+    const Result<Shape> shape = ParseShape(text, "config.json");
+    ASSERT_FALSE(shape.ok()) << name;
+    EXPECT_EQ(shape.error().message.find('\n'), std::string::npos) << name;
+    EXPECT_THAT(shape.error().message, HasSubstr("config.json: ")) << name;
+  }
+}
+
 TEST(Shape, WhatIsNoConfig) {
   for (const char* text : {"", "[]", "7", "null", "{", "{}", "\"x\""}) {
     const Result<Shape> shape = ParseShape(text, "config.json");
