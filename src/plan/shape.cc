@@ -10,7 +10,6 @@
 #include "ops/packed.h"
 #include "plan/exact.h"
 #include "plan/heads.h"
-#include "weights/weights.h"
 
 namespace mla::plan {
 namespace {
@@ -140,7 +139,9 @@ Shape ShapeOf(const contract::ModelConfig& config) {
   shape.mtp_layers = config.num_nextn_predict_layers;
   shape.tied = config.tie_word_embeddings;
   shape.fp8 = config.fp8 && ops::CanKeepF8(config.fp8->block_columns);
-  shape.groups = {LatentGroup(weights::DimsOf(config), config.num_hidden_layers)};
+  const MlaDims dims{config.num_attention_heads, config.qk_nope_head_dim, config.qk_rope_head_dim, config.v_head_dim,
+                     config.kv_lora_rank};
+  shape.groups = {LatentGroup(dims, config.num_hidden_layers)};
   if (config.moe) {
     const contract::MoeConfig& m = *config.moe;
     shape.experts = {.experts = m.n_routed_experts,
