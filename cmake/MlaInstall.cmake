@@ -10,7 +10,7 @@ get_property(folders GLOBAL PROPERTY MLA_FOLDERS)
 # Kernels and cache for other runtimes; then the engine over them. The folders of the program alone stay in it.
 set(attention_folders base ops cache attention)
 set(model_folders ${folders})
-list(REMOVE_ITEM model_folders ${attention_folders} cli server bench)
+list(REMOVE_ITEM model_folders ${attention_folders} cli server plan bench)
 
 # mla_archive(TARGET OUTPUT_NAME EXPORT_NAME folder...)
 function(mla_archive target output_name export_name)

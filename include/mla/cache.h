@@ -36,6 +36,11 @@ struct CacheLayout {
   std::int64_t page_tokens = kDefaultPageTokens;
   std::int64_t layers = 0;
 
+  // Where the next row starts, after one that fills `used` bytes.
+  static constexpr std::int64_t Stride(std::int64_t used) {
+    return (used + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
+  }
+
   std::int64_t page_bytes() const { return page_tokens * row_bytes; }  // one layer's
   std::int64_t bytes_per_token() const { return layers * row_bytes; }
   // Whole pages for so many tokens.

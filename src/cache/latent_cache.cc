@@ -21,7 +21,7 @@ CacheLayout MakeLatentLayout(std::int64_t kv_lora_rank, std::int64_t qk_rope_hea
   layout.segments.push_back({"latent", kv_lora_rank, dtype, 0});
   layout.segments.push_back({"rope", qk_rope_head_dim, dtype, kv_lora_rank * width});
   const std::int64_t used = (kv_lora_rank + qk_rope_head_dim) * width;
-  layout.row_bytes = (used + CacheLayout::kRowAlignment - 1) / CacheLayout::kRowAlignment * CacheLayout::kRowAlignment;
+  layout.row_bytes = CacheLayout::Stride(used);
   return layout;
 }
 

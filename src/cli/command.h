@@ -29,6 +29,7 @@ Action AddVerify(CLI::App& app, const Log& log);
 Action AddSynth(CLI::App& app, const Log& log);
 Action AddPermuteRope(CLI::App& app, const Log& log);
 Action AddKernels(CLI::App& app);
+Action AddPlan(CLI::App& app);
 Action AddBench(CLI::App& app, const Log& log);
 
 }  // namespace mla::cli

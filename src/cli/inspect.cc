@@ -22,18 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool HasSafetensors(const std::string& path) {
-  std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) return false;
-  fs::directory_iterator entry(path, ignored);
-  if (ignored) return true;  // a folder that can't be listed may hold them: opening will tell
-  for (const fs::directory_iterator end; !ignored && entry != end; entry.increment(ignored)) {
-    const std::string name = entry->path().filename().string();
-    if (name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json")) return true;
-  }
-  return false;
-}
-
 // Only whether it can be read counts.
 template <class T>
 Status DropValue(const Result<T>& result) {
@@ -46,7 +34,7 @@ Result<int> RunOutline(const std::string& path, const Error& why_not, bool json)
   if (!outline.ok()) return why_not;
   MLA_RETURN_IF_ERROR(WriteOut(json ? OutlineJson(*outline) : OutlineText(*outline)));
   MLA_RETURN_IF_ERROR(FlushOut());
-  return HasSafetensors(path) ? Result<int>(why_not) : Result<int>(kDone);
+  return io::HasSafetensors(path) ? Result<int>(why_not) : Result<int>(kDone);
 }
 
 Result<int> Run(const std::string& path, bool json) {
@@ -82,7 +70,7 @@ Result<InspectReport> Inspect(const std::string& path) {
     MLA_RETURN_IF_ERROR(DropValue(contract::LoadGenerationConfig(path, c.vocab_size)));
   }
   std::optional<io::Checkpoint> checkpoint;
-  if (HasSafetensors(path)) {
+  if (io::HasSafetensors(path)) {
     MLA_ASSIGN_OR_RETURN(checkpoint, io::Checkpoint::Open(path));
     r.tensors = InspectReport::Tensors{static_cast<std::int64_t>(checkpoint->tensors().size()),
                                        checkpoint->file_bytes(), contract::CheckTensors(c, *checkpoint)};

@@ -21,15 +21,6 @@ const char* ScalingName(RopeScaling scaling) {
   return "?";
 }
 
-// 6,316,544
-std::string Grouped(std::int64_t n) {
-  std::string digits = std::to_string(n);
-  for (std::int64_t at = static_cast<std::int64_t>(digits.size()) - 3; at > 0; at -= 3) {
-    digits.insert(static_cast<std::size_t>(at), ",");
-  }
-  return digits;
-}
-
 std::string BytesLine(std::int64_t bytes) { return fmt::format("{} bytes ({})", Grouped(bytes), HumanBytes(bytes)); }
 
 std::int64_t MoeLayers(const contract::ModelConfig& c) {

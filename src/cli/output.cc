@@ -33,6 +33,14 @@ std::string HumanBytes(std::int64_t bytes) {
   return fmt::format("{:.{}f} {}", value, value < 10 ? 2 : 1, kUnits[unit]);
 }
 
+std::string Grouped(std::int64_t n) {
+  std::string digits = std::to_string(n);
+  for (std::int64_t at = static_cast<std::int64_t>(digits.size()) - 3; at > 0; at -= 3) {
+    digits.insert(static_cast<std::size_t>(at), ",");
+  }
+  return digits;
+}
+
 namespace {
 
 // To stderr, come what may: notes must not turn a success into a failure.

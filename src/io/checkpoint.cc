@@ -211,6 +211,18 @@ const Tensor* Checkpoint::Find(std::string_view name) const {
 
 std::int64_t Checkpoint::file_bytes() const { return impl_->bytes; }
 
+bool HasSafetensors(const std::string& path) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) return false;
+  fs::directory_iterator entry(path, ignored);
+  if (ignored) return true;
+  for (const fs::directory_iterator end; !ignored && entry != end; entry.increment(ignored)) {
+    const std::string name = entry->path().filename().string();
+    if (name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json")) return true;
+  }
+  return false;
+}
+
 void Checkpoint::Prefetch(const Tensor& tensor, std::int64_t begin, std::int64_t end) const {
   MLA_CHECK(begin >= 0 && begin <= end && end <= tensor.bytes);
   const std::span<const std::byte> part(tensor.data + begin, static_cast<std::size_t>(end - begin));

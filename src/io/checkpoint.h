@@ -38,6 +38,10 @@ std::string ShapeText(const std::vector<std::int64_t>& shape);
 // "[2048, 256] of BF16 in FILE", for messages.
 std::string Describe(const Tensor& tensor);
 
+// Whether a folder has weights beside its config: *.safetensors or their index. True for one that can't be listed:
+// opening it tells why.
+bool HasSafetensors(const std::string& path);
+
 class Checkpoint {
  public:
   // Opens DIR/model.safetensors.index.json with its shards, or DIR/model.safetensors, or exactly one *.safetensors

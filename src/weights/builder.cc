@@ -115,7 +115,7 @@ void Builder::ForRows(const io::Tensor& tensor, std::int64_t first, std::int64_t
 }
 
 const float* Builder::Vector(const std::string& name, std::int64_t n) {
-  auto* out = carver_.Take<float>(n);
+  auto* out = Take<float>(ops::PackedFormat::kF32, n);
   if (!Loads(name)) return out;
   const io::Tensor& tensor = Fetch(name);
   ops::ReadRow({tensor.dtype, tensor.data, n, 1}, 0, n, out);
@@ -125,7 +125,7 @@ const float* Builder::Vector(const std::string& name, std::int64_t n) {
 
 Embedding Builder::Table(const std::string& name, std::int64_t rows, std::int64_t columns) {
   const WeightDType kept = keep_ == WeightDType::kF32 ? keep_ : WeightDType::kBF16;
-  auto* out = carver_.Take<std::byte>(rows * columns * (kept == WeightDType::kF32 ? 4 : 2));
+  auto* out = Take<std::byte>(WideFormat(keep_), rows * columns * (kept == WeightDType::kF32 ? 4 : 2));
   if (!Loads(name)) return {kept, columns, out};
   const io::Tensor& tensor = Fetch(name);
   const ops::MatrixSource source{tensor.dtype, tensor.data, columns, 1};
@@ -168,7 +168,7 @@ ops::PackedMatrix Builder::Matrix(const Source& source, std::int64_t k, ops::Pac
 
 ops::PackedMatrix Builder::Stacked(std::initializer_list<Source> sources, ops::PackedMatrix matrix) {
   for (const Source& source : sources) matrix.n += source.rows;
-  matrix.data = carver_.Take<std::byte>(matrix.bytes());
+  matrix.data = Take<std::byte>(matrix.format, matrix.bytes());
   std::int64_t first_row = 0;
   for (const Source& source : sources) {
     if (Loads(source.name)) status_ = PackInto(matrix, Fetch(source.name), first_row, source.rows);
@@ -180,7 +180,7 @@ ops::PackedMatrix Builder::Stacked(std::initializer_list<Source> sources, ops::P
 ops::PackedMatrix Builder::Swiglu(const std::string& gate, const std::string& up, std::int64_t width, std::int64_t k) {
   ops::PackedMatrix matrix = FormatOf({{gate, width}, {up, width}}, k);
   matrix.n = ops::SwigluRows(width);
-  matrix.data = carver_.Take<std::byte>(matrix.bytes());
+  matrix.data = Take<std::byte>(matrix.format, matrix.bytes());
   ops::PackedMatrix part = matrix;
   part.n = width;
   for (const std::string& name : {gate, up}) {
@@ -204,7 +204,9 @@ Status Builder::PackInto(const ops::PackedMatrix& matrix, const io::Tensor& tens
 }
 
 std::optional<KvBWeights> Builder::KvB(const std::string& name, const MlaDims& dims) {
-  kv_b_bytes_ += KvBWeights::Bytes(dims, keep_);
+  const std::int64_t bytes = KvBWeights::Bytes(dims, keep_);
+  kv_b_bytes_ += bytes;
+  bytes_of_[{part_, WideFormat(keep_)}] += bytes;
   if (!Loads(name)) return std::nullopt;
   const io::Tensor& tensor = Fetch(name);
   const Result<ops::MatrixSource> source = SourceOf(tensor, dims.kv_lora_rank);

@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/buffer.h"
@@ -32,6 +34,11 @@ class Builder {
   Builder(const Builder& counting, Buffer& arena, const io::Checkpoint& checkpoint, Executor& executor,
           const Progress& progress, HugePages huge_pages);
 
+  // What follows belongs to `part`; once MTP layers have begun, all of it to them.
+  void Begin(Part part) {
+    if (part_ != Part::kMtp) part_ = part;
+  }
+
   // Whether the checkpoint has an optional tensor.
   bool Has(const std::string& name) const { return stored_ != nullptr && stored_->Find(name) != nullptr; }
 
@@ -56,10 +63,20 @@ class Builder {
 
   std::int64_t arena_bytes() const { return carver_.used(); }
   std::int64_t kv_b_bytes() const { return kv_b_bytes_; }
+  // Bytes taken so far, padding included, by part and format; their sum is arena_bytes() + kv_b_bytes().
+  const std::map<std::pair<Part, ops::PackedFormat>, std::int64_t>& bytes_of() const { return bytes_of_; }
   // The first failure, if any: memory for kv_b, or numbers of fp8 that are none. Nothing is packed after it.
   const Status& status() const { return status_; }
 
  private:
+  // Room in the arena, counted as the current part's.
+  template <class T>
+  T* Take(ops::PackedFormat format, std::int64_t n) {
+    const std::int64_t before = carver_.used();
+    T* out = carver_.Take<T>(n);
+    bytes_of_[{part_, format}] += carver_.used() - before;
+    return out;
+  }
   bool StaysFp8(std::initializer_list<Source> sources) const;
   ops::PackedMatrix Stacked(std::initializer_list<Source> sources, ops::PackedMatrix matrix);
   // Whether there is something to pack. Where not, the name is noted.
@@ -84,6 +101,8 @@ class Builder {
   WeightDType keep_;
   const io::Checkpoint* stored_;
   Carver carver_;
+  Part part_ = Part::kEmbedding;
+  std::map<std::pair<Part, ops::PackedFormat>, std::int64_t> bytes_of_;
   std::vector<std::string> names_;
   const io::Checkpoint* checkpoint_ = nullptr;
   Executor* executor_ = nullptr;

@@ -83,6 +83,31 @@ struct ModelWeights {
   std::int64_t bytes() const;
 };
 
+// What weights are for.
+enum class Part : std::uint8_t {
+  kEmbedding,
+  kAttention,  // but kv_b
+  kKvB,        // both copies of w_kc
+  kNorms,      // of layers, and the final one
+  kDense,
+  kRouter,
+  kExperts,
+  kShared,
+  kHead,
+  kMtp,  // layers for multi-token prediction whole
+};
+
+struct PartBytes {
+  Part part = Part::kEmbedding;
+  ops::PackedFormat format = ops::PackedFormat::kF32;
+  std::int64_t bytes = 0;
+};
+
+// Bytes that Load will allocate, padding included, by part and format, in that order. Without a checkpoint as
+// PlannedBytes, which is their sum.
+std::vector<PartBytes> PlannedParts(const contract::ModelConfig& config, WeightDType keep,
+                                    const io::Checkpoint* checkpoint);
+
 // Bytes that Load will allocate. Without a checkpoint, one of the config alone: products all in fp8 where it says so,
 // no optional tensors.
 std::int64_t PlannedBytes(const contract::ModelConfig& config, WeightDType keep, const io::Checkpoint* checkpoint);

@@ -141,7 +141,7 @@ Edges DesignEdges() {
       {"reference", {"base", "io", "contract"}},
       {"sampler", {"base"}},
       {"engine", {"base", "cache", "attention", "model", "sampler"}},
-      {"plan", {"base", "contract", "ops", "cache", "attention"}},
+      {"plan", {"base", "io", "contract", "ops", "cache", "attention", "weights", "model", "engine"}},
       {"verify",
        {"base", "io", "contract", "ops", "cache", "weights", "attention", "layers", "model", "reference", "sampler",
         "engine"}},

@@ -1,0 +1,208 @@
+#include "cli/svg_chart.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+
+#include <fmt/format.h>
+
+namespace mla::cli {
+namespace {
+
+// The drawing's own units; a page scales it.
+constexpr double kWidth = 480;
+constexpr double kHeight = 320;
+constexpr double kLeft = 92;
+constexpr double kRight = 26;
+constexpr double kTop = 12;
+constexpr double kBottom = 50;
+constexpr std::size_t kStyles = 6;
+
+bool Drawn(const std::pair<double, double>& p) {
+  return std::isfinite(p.first) && std::isfinite(p.second) && p.first > 0 && p.second > 0;
+}
+
+// Marks of each style have a shape of their own: circle, square, diamond, triangle.
+std::string Mark(std::size_t style, double x, double y, double r) {
+  switch (style % 4) {
+    case 0: return fmt::format("<circle class=\"m{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\"/>", style, x, y, r);
+    case 1:
+      return fmt::format("<rect class=\"m{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{}\" height=\"{}\"/>", style, x - r,
+                         y - r, 2 * r, 2 * r);
+    case 2:
+      return fmt::format("<path class=\"m{0}\" d=\"M{1:.1f} {2:.1f}l{3} {3}l{3} -{3}l-{3} -{3}z\"/>", style, x - r, y,
+                         r);
+    default:
+      return fmt::format("<path class=\"m{0}\" d=\"M{1:.1f} {2:.1f}h{3}l-{4} -{3}z\"/>", style, x - r, y + r, 2 * r, r);
+  }
+}
+
+// A range of whole powers of the axis's base.
+struct Range {
+  double base = 2;
+  int low = 0;
+  int high = 1;
+
+  double At(double value) const { return (std::log(value) / std::log(base) - low) / (high - low); }
+  // Powers between ticks, so that at most seven are drawn.
+  int Step() const { return std::max(1, (high - low + 6) / 7); }
+};
+
+template <class Of>
+Range RangeOf(const Chart& chart, const ChartAxis& axis, const Of& of) {
+  double least = std::numeric_limits<double>::infinity();
+  double most = 0;
+  for (const ChartSeries& s : chart.series) {
+    for (const auto& p : s.points) {
+      if (!Drawn(p)) continue;
+      least = std::min(least, of(p));
+      most = std::max(most, of(p));
+    }
+  }
+  Range range{axis.base, static_cast<int>(std::floor(std::log(least) / std::log(axis.base) + 1e-9)),
+              static_cast<int>(std::ceil(std::log(most) / std::log(axis.base) - 1e-9))};
+  if (range.high <= range.low) range.high = range.low + 1;
+  return range;
+}
+
+class Drawing {
+ public:
+  explicit Drawing(const Chart& chart)
+      : chart_(chart),
+        x_(RangeOf(chart, chart.x, [](const auto& p) { return p.first; })),
+        y_(RangeOf(chart, chart.y, [](const auto& p) { return p.second; })) {}
+
+  std::string Svg() const {
+    std::string svg = fmt::format(
+        "<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-labelledby=\"{}-title {}-about\">\n<title "
+        "id=\"{}-title\">{}</title>\n"
+        "<desc id=\"{}-about\">{}</desc>\n",
+        kWidth, kHeight, chart_.id, chart_.id, chart_.id, Escaped(chart_.title), chart_.id, Escaped(chart_.about));
+    svg += Axes();
+    for (std::size_t i = 0; i < chart_.series.size(); ++i) svg += Series(chart_.series[i], i % kStyles);
+    return svg + "</svg>\n";
+  }
+
+ private:
+  double X(double value) const { return kLeft + x_.At(value) * (kWidth - kLeft - kRight); }
+  double Y(double value) const { return kHeight - kBottom - y_.At(value) * (kHeight - kTop - kBottom); }
+
+  std::string Axes() const {
+    std::string svg;
+    for (int power = x_.low; power <= x_.high; power += x_.Step()) {
+      const double value = std::pow(x_.base, power);
+      svg += fmt::format(
+          "<line class=\"grid\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2}\"/><text x=\"{0:.1f}\" y=\"{3}\" "
+          "text-anchor=\"middle\">{4}</text>\n",
+          X(value), kTop, kHeight - kBottom, kHeight - kBottom + 18, Escaped(chart_.x.text(value)));
+    }
+    for (int power = y_.low; power <= y_.high; power += y_.Step()) {
+      const double value = std::pow(y_.base, power);
+      svg += fmt::format(
+          "<line class=\"grid\" x1=\"{1}\" x2=\"{2}\" y1=\"{0:.1f}\" y2=\"{0:.1f}\"/><text x=\"{3}\" y=\"{4:.1f}\" "
+          "text-anchor=\"end\">{5}</text>\n",
+          Y(value), kLeft, kWidth - kRight, kLeft - 6, Y(value) + 4, Escaped(chart_.y.text(value)));
+    }
+    svg += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n", (kLeft + kWidth - kRight) / 2,
+                       kHeight - 10, Escaped(chart_.x.title));
+    return svg + fmt::format("<text transform=\"translate(13 {}) rotate(-90)\" text-anchor=\"middle\">{}</text>\n",
+                             (kTop + kHeight - kBottom) / 2, Escaped(chart_.y.title));
+  }
+
+  std::string Series(const ChartSeries& s, std::size_t style) const {
+    std::string line;
+    std::string marks;
+    for (const auto& p : s.points) {
+      if (!Drawn(p)) continue;
+      line += fmt::format("{}{:.1f},{:.1f}", line.empty() ? "" : " ", X(p.first), Y(p.second));
+      marks += Mark(style, X(p.first), Y(p.second), s.line ? 2.5 : 6.0);
+    }
+    if (!s.line) return marks + "\n";
+    return fmt::format("<polyline class=\"l{}\" points=\"{}\"/>{}\n", style, line, marks);
+  }
+
+  const Chart& chart_;
+  Range x_;
+  Range y_;
+};
+
+std::string Legend(const Chart& chart) {
+  std::string html = "<ul class=\"legend\">\n";
+  for (std::size_t i = 0; i < chart.series.size(); ++i) {
+    const std::size_t style = i % kStyles;
+    const std::string mark = chart.series[i].line
+                                 ? fmt::format("<line class=\"l{}\" x1=\"0\" x2=\"34\" y1=\"6\" y2=\"6\"/>", style)
+                                 : Mark(style, 17, 6, 5);
+    html +=
+        fmt::format("<li><svg viewBox=\"0 0 34 12\" width=\"34\" height=\"12\" aria-hidden=\"true\">{}</svg> {}</li>\n",
+                    mark, Escaped(chart.series[i].name));
+  }
+  return html + "</ul>\n";
+}
+
+std::string Table(const Chart& chart) {
+  std::map<double, std::vector<std::string>> rows;
+  for (std::size_t i = 0; i < chart.series.size(); ++i) {
+    for (const auto& p : chart.series[i].points) {
+      if (!Drawn(p)) continue;
+      auto& row = rows[p.first];
+      row.resize(chart.series.size());
+      row[i] = chart.y.text(p.second);
+    }
+  }
+  std::string html = fmt::format(
+      "<details><summary>The numbers of this chart</summary>\n<div class=\"wide\"><table>\n<tr><th "
+      "scope=\"col\">{}</th>",
+      Escaped(chart.x.title));
+  for (const ChartSeries& s : chart.series) html += fmt::format("<th scope=\"col\">{}</th>", Escaped(s.name));
+  html += "</tr>\n";
+  for (const auto& [x, cells] : rows) {
+    html += fmt::format("<tr><th scope=\"row\">{}</th>", Escaped(chart.x.text(x)));
+    for (const std::string& cell : cells) html += fmt::format("<td>{}</td>", Escaped(cell));
+    html += "</tr>\n";
+  }
+  return html + "</table></div></details>\n";
+}
+
+}  // namespace
+
+std::string Escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      case '&': out += "&amp;"; break;
+      case '"': out += "&quot;"; break;
+      case '\'': out += "&#39;"; break;
+      default: out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+    }
+  }
+  return out;
+}
+
+std::string FigureHtml(const Chart& chart) {
+  const bool any = std::any_of(chart.series.begin(), chart.series.end(), [](const ChartSeries& s) {
+    return std::any_of(s.points.begin(), s.points.end(), Drawn);
+  });
+  if (!any) return "";
+  return fmt::format("<figure>\n<figcaption><h3>{}</h3><p>{}</p></figcaption>\n{}{}{}</figure>\n", Escaped(chart.title),
+                     Escaped(chart.about), Drawing(chart).Svg(), Legend(chart), Table(chart));
+}
+
+std::string_view ChartCss() {
+  return R"(svg{display:block;width:100%;height:auto}
+svg text{font-size:13px;fill:var(--text)}
+.grid{stroke:var(--grid);stroke-width:1}
+polyline,.legend line{fill:none;stroke-width:2.2}
+.l0{stroke:var(--c0)}.l1{stroke:var(--c1);stroke-dasharray:8 4}.l2{stroke:var(--c2);stroke-dasharray:2 4}
+.l3{stroke:var(--c3);stroke-dasharray:12 3 2 3}.l4{stroke:var(--c4);stroke-dasharray:5 5}.l5{stroke:var(--c5);stroke-dasharray:1 3}
+.m0{fill:var(--c0)}.m1{fill:var(--c1)}.m2{fill:var(--c2)}.m3{fill:var(--c3)}.m4{fill:var(--c4)}.m5{fill:var(--c5)}
+.legend{list-style:none;padding:0;margin:.4rem 0;display:flex;flex-wrap:wrap;gap:.3rem 1.2rem}
+.legend svg{display:inline-block;width:34px;height:12px}
+)";
+}
+
+}  // namespace mla::cli
