@@ -3,7 +3,6 @@
 #include <bit>
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -36,10 +35,17 @@ constexpr float kScale = 0.125F;
 std::uint16_t ToBf16(float x) { return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> 16); }
 float FromBf16(std::uint16_t x) { return std::bit_cast<float>(static_cast<std::uint32_t>(x) << 16); }
 
-using Tiles = std::vector<std::uint16_t>;
 constexpr std::size_t kTile = kBf16TileBytes / 2;
-Tiles Bytes(std::int64_t tiles) { return Tiles(static_cast<std::size_t>(tiles) * kTile, 0xdead); }
-char* Data(Tiles& tiles) { return reinterpret_cast<char*>(tiles.data()); }
+// All is kept on the stack, as the other self-tests keep it: a start allocates nothing for them.
+template <std::int64_t kCount>
+struct Tiles {
+  alignas(64) std::array<std::uint16_t, kCount * kTile> bits;
+  explicit Tiles(std::uint16_t filling) { bits.fill(filling); }
+  char* data() { return reinterpret_cast<char*>(bits.data()); }
+};
+using QueryTiles = Tiles<3 * kSteps>;
+using ValueTiles = Tiles<kKeySteps * kTileColumns>;
+constexpr std::uint16_t kUnwritten = 0xdead;
 
 // Where element k of row r stands in packed queries, and key j's column c in values.
 std::size_t QueryAt(std::int64_t r, std::int64_t k) {
@@ -56,8 +62,9 @@ std::size_t ValueAt(std::int64_t j, std::int64_t c) {
                                   j % 2);
 }
 
-std::string Compare(const Tiles& got, const Tiles& want) {
-  for (std::size_t i = 0; i < want.size(); ++i) {
+template <std::size_t kCount>
+std::string Compare(const std::array<std::uint16_t, kCount>& got, const std::array<std::uint16_t, kCount>& want) {
+  for (std::size_t i = 0; i < kCount; ++i) {
     if (got[i] != want[i]) {
       return fmt::format("element {} of tile {} has the bits {:04x}, expected {:04x}", i % kTile, i / kTile, got[i],
                          want[i]);
@@ -66,107 +73,107 @@ std::string Compare(const Tiles& got, const Tiles& want) {
   return "";
 }
 
-struct Problem {
-  std::vector<float> q;                         // [kRows, kN0 + kN1]
-  std::vector<std::vector<std::uint16_t>> row;  // a block's keys [kKeys, steps, 32]: zero past either part's end
-  std::vector<std::vector<float>> value;        // a block's values [kKeys, kColumns]
-  std::vector<std::vector<std::int32_t>> visible;
+constexpr std::int64_t kRowWidth = kSteps * kBf16Step;
+
+struct Block {
+  std::array<std::uint16_t, (kKeys + kBf16Tile) * kRowWidth> rows;  // keys; zero past either part's end
+  std::array<float, (kKeys + 1) * kColumns> values;                 // [kKeys, kColumns], and one that is no number
+  std::array<std::int32_t, kRows> visible;
 };
 
-Problem MakeProblem() {
+struct Problem {
+  std::array<float, kRows*(kN0 + kN1)> q;
+  std::array<Block, kBlocks> blocks;
+};
+
+void Make(Problem* p) {
   CheckValues made;
-  Problem p;
-  for (std::int64_t i = 0; i < kRows * (kN0 + kN1); ++i) p.q.push_back(made.Next());
+  for (float& q : p->q) q = made.Next();
   for (std::int64_t b = 0; b < kBlocks; ++b) {
-    std::vector<std::uint16_t> rows(static_cast<std::size_t>((kKeys + kBf16Tile) * kSteps * kBf16Step), ToBf16(kNan));
-    for (std::int64_t j = 0; j < kKeys; ++j) {
-      for (std::int64_t k = 0; k < kSteps * kBf16Step; ++k) {
-        const bool real = k < 2 * kBf16Step ? k < kN0 : k - 2 * kBf16Step < kN1;
-        rows[static_cast<std::size_t>(j * kSteps * kBf16Step + k)] = real ? ToBf16(made.Next()) : 0;
-      }
+    Block& block = p->blocks[static_cast<std::size_t>(b)];
+    block.rows.fill(ToBf16(kNan));
+    for (std::int64_t i = 0; i < kKeys * kRowWidth; ++i) {
+      const std::int64_t k = i % kRowWidth;
+      const bool real = k < 2 * kBf16Step ? k < kN0 : k - 2 * kBf16Step < kN1;
+      block.rows[static_cast<std::size_t>(i)] = real ? ToBf16(made.Next()) : 0;
     }
-    p.row.push_back(rows);
-    std::vector<float> values;
-    for (std::int64_t i = 0; i < kKeys * kColumns; ++i) values.push_back(made.Next());
-    p.value.push_back(values);
+    block.values.fill(kNan);
+    for (std::size_t i = 0; i < kKeys * kColumns; ++i) block.values[i] = made.Next();
     // Row 0 sees nothing at all; of the others some see all, some nothing of either block.
-    std::vector<std::int32_t> visible;
     for (std::int64_t r = 0; r < kRows; ++r) {
       const std::int64_t seen = r % 3 == 2 ? kKeys : (r * (b == 0 ? 7 : 5)) % (kKeys + 1);
-      visible.push_back(static_cast<std::int32_t>(r == 0 || (b == 0 && r == 20) ? 0 : seen));
+      block.visible[static_cast<std::size_t>(r)] = static_cast<std::int32_t>(r == 0 || (b == 0 && r == 20) ? 0 : seen);
     }
-    p.visible.push_back(visible);
   }
-  return p;
 }
 
 std::string CheckPackQueries(const Bf16Kernels& kernels, const Problem& p) {
-  Tiles got = Bytes(3 * kSteps);
-  Tiles want(got.size(), 0);
+  QueryTiles got(kUnwritten);
+  QueryTiles want(0);
   for (std::int64_t r = 0; r < kRows; ++r) {
     for (std::int64_t k = 0; k < kN0 + kN1; ++k) {
-      want[QueryAt(r, k)] = ToBf16(p.q[static_cast<std::size_t>(r * (kN0 + kN1) + k)]);
+      want.bits[QueryAt(r, k)] = ToBf16(p.q[static_cast<std::size_t>(r * (kN0 + kN1) + k)]);
     }
   }
-  kernels.pack_queries(p.q.data(), kN0 + kN1, kRows, kN0, kN1, Data(got));
-  return Compare(got, want);
+  kernels.pack_queries(p.q.data(), kN0 + kN1, kRows, kN0, kN1, got.data());
+  return Compare(got.bits, want.bits);
 }
 
-Tiles ValueTilesOf(const std::vector<float>& values) {
-  Tiles tiles(static_cast<std::size_t>(kKeySteps * kTileColumns) * kTile, 0);
+ValueTiles TilesOf(const Block& block) {
+  ValueTiles tiles(0);
   for (std::int64_t j = 0; j < kKeys; ++j) {
     for (std::int64_t c = 0; c < kColumns; ++c) {
-      tiles[ValueAt(j, c)] = ToBf16(values[static_cast<std::size_t>(j * kColumns + c)]);
+      tiles.bits[ValueAt(j, c)] = ToBf16(block.values[static_cast<std::size_t>(j * kColumns + c)]);
     }
   }
   return tiles;
 }
 
-std::string CheckRoundValues(const Bf16Kernels& kernels, const Problem& p) {
-  Tiles got = Bytes(kKeySteps * kTileColumns);
-  std::vector<float> values = p.value[0];
-  values.resize(values.size() + kColumns, kNan);
-  kernels.round_values(values.data(), kColumns, kKeys, kColumns, Data(got), kTileColumns * kBf16TileBytes);
-  return Compare(got, ValueTilesOf(p.value[0]));
+std::string CheckRoundValues(const Bf16Kernels& kernels, const Block& block) {
+  ValueTiles got(kUnwritten);
+  kernels.round_values(block.values.data(), kColumns, kKeys, kColumns, got.data(), kTileColumns * kBf16TileBytes);
+  return Compare(got.bits, TilesOf(block).bits);
 }
 
-std::string CheckInterleave(const Bf16Kernels& kernels, const Problem& p) {
-  constexpr std::int64_t kStride = (kColumns + 3) * 2;
-  std::vector<std::uint16_t> rows(static_cast<std::size_t>(kKeys + 1) * (kColumns + 3), ToBf16(kNan));
+std::string CheckInterleave(const Bf16Kernels& kernels, const Block& block) {
+  constexpr std::int64_t kWidth = kColumns + 3;
+  std::array<std::uint16_t, (kKeys + 1) * kWidth> rows;
+  rows.fill(ToBf16(kNan));
   for (std::int64_t j = 0; j < kKeys; ++j) {
     for (std::int64_t c = 0; c < kColumns; ++c) {
-      rows[static_cast<std::size_t>(j * (kColumns + 3) + c)] =
-          ToBf16(p.value[0][static_cast<std::size_t>(j * kColumns + c)]);
+      rows[static_cast<std::size_t>(j * kWidth + c)] = ToBf16(block.values[static_cast<std::size_t>(j * kColumns + c)]);
     }
   }
   std::array<const char*, 3> runs;
   for (std::size_t run = 0; run < runs.size(); ++run) {
-    runs[run] = reinterpret_cast<const char*>(rows.data()) + static_cast<std::int64_t>(run) * kBf16Tile * kStride;
+    runs[run] = reinterpret_cast<const char*>(rows.data() + run * kBf16Tile * kWidth);
   }
-  Tiles got = Bytes(kKeySteps * kTileColumns);
-  kernels.interleave(runs.data(), kStride, kKeys, kColumns, Data(got), kTileColumns * kBf16TileBytes);
-  return Compare(got, ValueTilesOf(p.value[0]));
+  ValueTiles got(kUnwritten);
+  kernels.interleave(runs.data(), kWidth * 2, kKeys, kColumns, got.data(), kTileColumns * kBf16TileBytes);
+  return Compare(got.bits, TilesOf(block).bits);
 }
 
 std::string CheckRoundRow(const Bf16Kernels& kernels) {
   // Ties to even, both signs; what has more digits, either way.
   const std::array<float, 6> from = {1 + 0x1p-8F, 1 + 0x3p-8F, -1 - 0x1p-8F, 1 + 0x1p-8F + 0x1p-20F, -0.3F, kInf};
   const std::array<std::uint16_t, 6> to = {0x3f80, 0x3f82, 0xbf80, 0x3f81, 0xbe9a, 0x7f80};
-  std::vector<float> row;
-  std::vector<std::uint16_t> want;
-  for (std::size_t i = 0; i < 41; ++i) {
-    row.push_back(from[i % from.size()]);
-    want.push_back(to[i % to.size()]);
+  constexpr std::size_t kCount = 41;
+  std::array<float, kCount> row;
+  std::array<std::uint16_t, 65> want = {};
+  for (std::size_t i = 0; i < kCount; ++i) {
+    row[i] = from[i % from.size()];
+    want[i] = to[i % to.size()];
   }
-  want.resize(64, 0);
-  std::vector<std::uint16_t> got(want.size() + 1, 0xdead);
-  kernels.round_row(row.data(), 41, reinterpret_cast<char*>(got.data()));
-  want.push_back(0xdead);
+  want.back() = kUnwritten;
+  std::array<std::uint16_t, 65> got;
+  got.fill(kUnwritten);
+  kernels.round_row(row.data(), kCount, reinterpret_cast<char*>(got.data()));
   return Compare(got, want);
 }
 
 std::string CheckAllFinite(const Bf16Kernels& kernels) {
-  std::vector<std::uint16_t> values(96, 0x7f7f);  // the largest number
+  std::array<std::uint16_t, 96> values;
+  values.fill(0x7f7f);  // the largest number
   const auto finite = [&] {
     return kernels.all_finite(reinterpret_cast<const char*>(values.data()), static_cast<std::int64_t>(values.size()));
   };
@@ -183,80 +190,81 @@ std::string CheckAllFinite(const Bf16Kernels& kernels) {
 
 // The states after both blocks, with guards behind them.
 struct Found {
-  std::vector<float> max, sum, acc;
+  std::array<float, kRows> max;
+  std::array<float, kRows> sum;
+  std::array<float, kRows * kLd> acc;
 };
 
-Found Run(const Bf16Kernels& kernels, const Problem& p, std::int64_t rows) {
-  const auto n = static_cast<std::size_t>(kRows);
-  Found f{std::vector<float>(n, kGuard), std::vector<float>(n, kGuard), std::vector<float>(n * kLd, kGuard)};
-  std::fill_n(f.max.begin(), rows, -kInf);
-  std::fill_n(f.sum.begin(), rows, 0.0F);
-  Tiles q = Bytes(3 * kSteps);
-  kernels.pack_queries(p.q.data(), kN0 + kN1, rows, kN0, kN1, Data(q));
-  std::vector<Tiles> scratch(1, Tiles(kBf16Scratch / 2 + 32, ToBf16(kNan)));
-  auto at = reinterpret_cast<std::uintptr_t>(Data(scratch[0]));
-  at = (at + 63) / 64 * 64;
+void Run(const Bf16Kernels& kernels, const Problem& p, std::int64_t rows, Found* found) {
+  found->max.fill(kGuard);
+  found->sum.fill(kGuard);
+  found->acc.fill(kGuard);
+  std::fill_n(found->max.begin(), rows, -kInf);
+  std::fill_n(found->sum.begin(), rows, 0.0F);
+  QueryTiles q(kUnwritten);
+  kernels.pack_queries(p.q.data(), kN0 + kN1, rows, kN0, kN1, q.data());
+  Tiles<kBf16Scratch / kBf16TileBytes> scratch(ToBf16(kNan));
+  static_assert(kBf16Scratch % kBf16TileBytes == 0);
   for (std::size_t b = 0; b < kBlocks; ++b) {
-    const Tiles values = ValueTilesOf(p.value[b]);
-    constexpr std::int64_t kStride = kSteps * kBf16Step * 2;
-    std::array<const char*, 3> runs[2];
+    const Block& block = p.blocks[b];
+    ValueTiles values = TilesOf(block);
+    std::array<std::array<const char*, 3>, 2> runs;
     for (std::size_t run = 0; run < 3; ++run) {
-      runs[0][run] =
-          reinterpret_cast<const char*>(p.row[b].data()) + static_cast<std::int64_t>(run) * kBf16Tile * kStride;
+      runs[0][run] = reinterpret_cast<const char*>(block.rows.data() + run * kBf16Tile * kRowWidth);
       runs[1][run] = runs[0][run] + 2 * kBf16Step * 2;
     }
     Bf16Keys keys{};
-    for (int part = 0; part < 2; ++part) {
+    for (std::size_t part = 0; part < 2; ++part) {
       keys.runs[part] = runs[part].data();
-      keys.stride[part] = kStride;
+      keys.stride[part] = kRowWidth * 2;
     }
     keys.steps[0] = 2;
     keys.steps[1] = 1;
     keys.count = kKeys;
-    keys.values = reinterpret_cast<const char*>(values.data());
+    keys.values = values.data();
     keys.value_step = kTileColumns * kBf16TileBytes;
-    kernels.attend({Data(q),
+    kernels.attend({q.data(),
                     rows,
                     keys,
-                    p.visible[b].data(),
+                    block.visible.data(),
                     kScale,
                     kColumns,
                     b == 0,
-                    {f.max.data(), f.sum.data(), f.acc.data(), kLd},
-                    reinterpret_cast<char*>(at)});
+                    {found->max.data(), found->sum.data(), found->acc.data(), kLd},
+                    scratch.data()});
   }
-  return f;
 }
 
 // A row's softmax by its definition. Scores are exact; a weight is off by its exponential, a correction and a rounding
 // to bf16, sums by their roundings.
 std::string CheckRow(const Found& found, const Problem& p, std::int64_t r) {
-  std::vector<double> score;
-  std::vector<const float*> value;
-  for (std::size_t b = 0; b < kBlocks; ++b) {
-    for (std::int64_t j = 0; j < p.visible[b][static_cast<std::size_t>(r)]; ++j) {
+  std::array<double, kBlocks * kKeys> score;
+  std::array<const float*, kBlocks * kKeys> value;
+  std::size_t seen = 0;
+  for (const Block& block : p.blocks) {
+    for (std::int64_t j = 0; j < block.visible[static_cast<std::size_t>(r)]; ++j) {
       double sum = 0;
       for (std::int64_t k = 0; k < kN0 + kN1; ++k) {
-        const std::int64_t at = j * kSteps * kBf16Step + (k < kN0 ? k : k - kN0 + 2 * kBf16Step);
+        const std::int64_t at = j * kRowWidth + (k < kN0 ? k : k - kN0 + 2 * kBf16Step);
         sum += static_cast<double>(p.q[static_cast<std::size_t>(r * (kN0 + kN1) + k)]) *
-               static_cast<double>(FromBf16(p.row[b][static_cast<std::size_t>(at)]));
+               static_cast<double>(FromBf16(block.rows[static_cast<std::size_t>(at)]));
       }
-      score.push_back(static_cast<double>(kScale) * sum);
-      value.push_back(p.value[b].data() + j * kColumns);
+      score[seen] = static_cast<double>(kScale) * sum;
+      value[seen++] = block.values.data() + j * kColumns;
     }
   }
   const auto row = static_cast<std::size_t>(r);
-  if (score.empty()) {
+  if (seen == 0) {
     const bool empty = found.max[row] == -kInf && found.sum[row] == 0;
     return empty ? "" : fmt::format("a row that sees nothing has the sum {:.9g}", found.sum[row]);
   }
-  const double max = *std::max_element(score.begin(), score.end());
+  const double max = *std::max_element(score.begin(), score.begin() + seen);
   if (static_cast<double>(found.max[row]) != max) {
     return fmt::format("the largest score is {:.9g}, expected {:.9g}", found.max[row], max);
   }
   std::array<double, kColumns + 1> want = {};
   std::array<double, kColumns + 1> bound = {};
-  for (std::size_t j = 0; j < score.size(); ++j) {
+  for (std::size_t j = 0; j < seen; ++j) {
     const double weight = std::exp(score[j] - max);
     const double error = 2 * (kExpError + kU) + (2 * kKeys + 4) * kU + std::fabs(score[j] - max) * kU;
     for (std::size_t c = 0; c < kColumns; ++c) {
@@ -275,7 +283,8 @@ std::string CheckRow(const Found& found, const Problem& p, std::int64_t r) {
 
 std::string CheckAttend(const Bf16Kernels& kernels, const Problem& p) {
   for (const std::int64_t rows : {std::int64_t{1}, std::int64_t{16}, std::int64_t{23}, kRows}) {
-    const Found found = Run(kernels, p, rows);
+    Found found;
+    Run(kernels, p, rows, &found);
     for (std::int64_t r = 0; r < rows; ++r) {
       const std::string fault = CheckRow(found, p, r);
       if (!fault.empty()) return fmt::format("row {} of {}: {}", r, rows, fault);
@@ -292,11 +301,12 @@ std::string CheckAttend(const Bf16Kernels& kernels, const Problem& p) {
 }  // namespace
 
 std::vector<KernelCheck> CheckKernels(const Bf16Kernels& kernels) {
-  const Problem problem = MakeProblem();
+  Problem problem;
+  Make(&problem);
   return {{"attend", DType::kBF16, CheckAttend(kernels, problem)},
           {"pack_queries", DType::kF32, CheckPackQueries(kernels, problem)},
-          {"interleave", DType::kBF16, CheckInterleave(kernels, problem)},
-          {"round_values", DType::kF32, CheckRoundValues(kernels, problem)},
+          {"interleave", DType::kBF16, CheckInterleave(kernels, problem.blocks[0])},
+          {"round_values", DType::kF32, CheckRoundValues(kernels, problem.blocks[0])},
           {"round_row", DType::kF32, CheckRoundRow(kernels)},
           {"all_finite", DType::kBF16, CheckAllFinite(kernels)}};
 }
