@@ -9,40 +9,12 @@
 
 namespace mla::attention {
 
-// States that are folded together: 32 KiB of sums at DeepSeek-V3's dims stay in the first cache meanwhile.
-constexpr std::int64_t kFoldStates = 16;
-
-// A run of one sequence's rows in a pass.
-struct Part {
-  const AttentionSequence* sequence;
-  std::int64_t pass_row;  // its first row in the pass
-  std::int64_t rows;
-  std::int64_t first_position;  // of its first row
-  std::int64_t keys;            // that its last row sees
-  std::int64_t block;           // states (row, head) of an item
-  std::int64_t blocks;
-  std::int64_t segments;
-  std::int64_t partial;  // where its segments' states are kept apart, or -1: one item folds them as it goes
-  std::int64_t tile;     // its first tile of packed queries
-  std::int64_t items() const { return partial >= 0 ? blocks * segments : blocks; }
-  // Groups of states whose segments are folded afterwards.
-  std::int64_t folds(std::int64_t heads) const {
-    return partial >= 0 ? (rows * heads + kFoldStates - 1) / kFoldStates : 0;
-  }
-};
-
 namespace {
 
 // Rows of a pass at 128 heads are 128: queries and output latents of 37 and 34 MB at DeepSeek-V3's dims.
 constexpr std::int64_t kPassStates = 16384;
-// A part of at most so many states is split by segments too: decode steps and short extends.
-constexpr std::int64_t kSplitStates = 256;
-
-std::int64_t SegmentsOf(std::int64_t keys) { return (keys + kSegmentKeys - 1) / kSegmentKeys; }
 
 std::int64_t Heads(const StepContext& step) { return step.dims.num_attention_heads; }
-// Tiles of so many states, of a part or of one of its rows alone.
-std::int64_t StateTiles(std::int64_t states) { return (states + kBf16Tile - 1) / kBf16Tile; }
 std::int64_t QueryDim(const MlaDims& dims) { return dims.kv_lora_rank + dims.qk_rope_head_dim; }
 
 }  // namespace
@@ -58,65 +30,11 @@ void PlaceAbsorbed(const MlaAttention::Options& options, Carver* carver, Absorbe
       carver->Take<char>(out->pass_rows * StateTiles(h) * QueryTileBytes(dims.kv_lora_rank, dims.qk_rope_head_dim));
   out->products = carver->Take<ops::GemmProblem>(h);
   PlaceStates(out->pass_rows * h, dims.kv_lora_rank, carver, &out->total);
-  const std::int64_t segments = SegmentsOf(options.max_keys);
-  out->partial_states = segments > 1 ? segments * std::max(h, kSplitStates) : 0;
+  out->partial_states = PartialStates(h, options.workers, options.max_keys);
   PlaceStates(out->partial_states, dims.kv_lora_rank, carver, &out->partial);
 }
 
 namespace {
-
-// Cuts a part's states into items: as many as keep the workers busy, in blocks as large as that allows.
-void CutPart(const StepContext& step, const AbsorbedWorkspace& ws, std::int64_t* partial_used, Part* part) {
-  const std::int64_t states = part->rows * Heads(step);
-  part->segments = SegmentsOf(part->keys);
-  part->partial = -1;
-  if (part->segments > 1 && states <= std::max(Heads(step), kSplitStates) &&
-      *partial_used + states * part->segments <= ws.partial_states) {
-    part->partial = *partial_used;
-    *partial_used += states * part->segments;
-  }
-  const std::int64_t parallel = part->partial >= 0 ? part->segments : 1;
-  part->block = std::min(states, kMaxBlockRows);
-  while (part->block > 8 && (states + part->block - 1) / part->block * parallel < step.executor.workers()) {
-    part->block = (part->block + 1) / 2;
-  }
-  if (UsesBf16(step)) part->block = RoundUp(part->block, kBf16Tile);
-  part->blocks = (states + part->block - 1) / part->block;
-}
-
-// Takes rows from sequence *next (its row *row) on until the pass is full. Returns the number of parts; *rows_used is
-// the rows.
-std::int64_t PlanPass(const StepContext& step, std::span<const AttentionSequence> sequences,
-                      const AbsorbedWorkspace& ws, std::size_t* next, std::int64_t* row, std::int64_t* rows_used) {
-  std::int64_t parts = 0;
-  std::int64_t partial_used = 0;
-  std::int64_t tiles = 0;
-  *rows_used = 0;
-  while (*next < sequences.size() && *rows_used < ws.pass_rows) {
-    const AttentionSequence& s = sequences[*next];
-    if (s.form == Form::kAbsorbed && *row < s.rows) {
-      Part& part = ws.parts[parts++];
-      part.sequence = &s;
-      part.pass_row = *rows_used;
-      part.rows = std::min(s.rows - *row, ws.pass_rows - *rows_used);
-      part.first_position = s.keys - s.rows + *row;
-      part.keys = part.first_position + part.rows;
-      part.tile = tiles;
-      tiles += StateTiles(part.rows * Heads(step));
-      for (std::int64_t i = 0; i < part.rows; ++i) {
-        ws.row_ids[part.pass_row + i] = static_cast<std::int32_t>(s.first_row + *row + i);
-      }
-      CutPart(step, ws, &partial_used, &part);
-      *rows_used += part.rows;
-      *row += part.rows;
-    }
-    if (s.form != Form::kAbsorbed || *row >= s.rows) {
-      ++*next;
-      *row = 0;
-    }
-  }
-  return parts;
-}
 
 // q~ = q_nope w_kc for every row and head of the pass, and q_pe beside it.
 void AbsorbQueries(const StepContext& step, const float* q, std::int64_t rows, const AbsorbedWorkspace& ws) {
@@ -149,7 +67,7 @@ void PackQueries(const StepContext& step, std::int64_t parts, const AbsorbedWork
   const std::int64_t tile_bytes = QueryTileBytes(d.kv_lora_rank, d.qk_rope_head_dim);
   for (std::int64_t p = 0; p < parts; ++p) {
     const Part& part = ws.parts[p];
-    const std::int64_t states = part.rows * Heads(step);
+    const std::int64_t states = part.states;
     const float* from = ws.query + part.pass_row * Heads(step) * QueryDim(d);
     ParallelForWork(step.executor, StateTiles(states), static_cast<double>(states * QueryDim(d)),
                     [&](std::int64_t tile, int /*worker*/) {
@@ -226,7 +144,7 @@ void Divide(const StepContext& step, const Part& part, std::int64_t begin, std::
 
 void RunItem(const StepContext& step, const Part& part, std::int64_t item, float* lse, const AbsorbedWorkspace& ws,
              const Scratch& scratch) {
-  const std::int64_t states = part.rows * Heads(step);
+  const std::int64_t states = part.states;
   const std::int64_t begin = item % part.blocks * part.block;
   const std::int64_t count = std::min(part.block, states - begin);
   if (part.partial >= 0) {
@@ -248,7 +166,7 @@ void RunItem(const StepContext& step, const Part& part, std::int64_t item, float
 // Folds segments that were kept apart, left to right: the order in which one worker would have.
 void FoldStates(const StepContext& step, const Part& part, std::int64_t begin, std::int64_t count, float* lse,
                 const AbsorbedWorkspace& ws) {
-  const std::int64_t states = part.rows * Heads(step);
+  const std::int64_t states = part.states;
   const States total = Offset(ws.total, part.pass_row * Heads(step) + begin);
   Clear(total, count);
   for (std::int64_t segment = 0; segment < part.segments; ++segment) {
@@ -286,7 +204,7 @@ void RunPass(const StepContext& step, std::int64_t parts, std::int64_t rows, con
   double work = 0;
   for (std::int64_t i = 0; i < parts; ++i) {
     items += ws.parts[i].items();
-    folds += ws.parts[i].folds(Heads(step));
+    folds += ws.parts[i].folds();
     work += WorkOf(Form::kAbsorbed, step.dims, ws.parts[i].rows, ws.parts[i].keys).attention;
   }
   ParallelForWork(step.executor, items, work, [&](std::int64_t item, int worker) {
@@ -296,9 +214,9 @@ void RunPass(const StepContext& step, std::int64_t parts, std::int64_t rows, con
   });
   ParallelForWork(step.executor, folds, work, [&](std::int64_t fold, int /*worker*/) {
     const Part* part = ws.parts;
-    for (; fold >= part->folds(Heads(step)); ++part) fold -= part->folds(Heads(step));
+    for (; fold >= part->folds(); ++part) fold -= part->folds();
     const std::int64_t begin = fold * kFoldStates;
-    FoldStates(step, *part, begin, std::min(kFoldStates, part->rows * Heads(step) - begin), lse, ws);
+    FoldStates(step, *part, begin, std::min(kFoldStates, part->states - begin), lse, ws);
   });
   ProjectOut(step, rows, ws, out);
 }
@@ -307,12 +225,13 @@ void RunPass(const StepContext& step, std::int64_t parts, std::int64_t rows, con
 
 void RunAbsorbed(const StepContext& step, std::span<const AttentionSequence> sequences, const float* q, float* out,
                  float* lse, const AbsorbedWorkspace& workspace) {
-  std::size_t next = 0;
-  std::int64_t row = 0;
-  while (next < sequences.size()) {
-    std::int64_t rows = 0;
-    const std::int64_t parts = PlanPass(step, sequences, workspace, &next, &row, &rows);
-    if (rows > 0) RunPass(step, parts, rows, q, out, lse, workspace);
+  const PlanLimits limits{Heads(step), step.executor.workers(), workspace.pass_rows, workspace.partial_states,
+                          UsesBf16(step) ? kBf16Tile : 1};
+  PassCursor cursor;
+  for (;;) {
+    const Pass pass = PlanPass(limits, sequences, &cursor, workspace.parts, workspace.row_ids);
+    if (pass.rows == 0) return;
+    RunPass(step, pass.parts, pass.rows, q, out, lse, workspace);
   }
 }
 

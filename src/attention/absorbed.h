@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "attention/absorbed_plan.h"
 #include "attention/kernels.h"
 #include "attention/scratch.h"
 #include "base/buffer.h"
@@ -18,7 +19,7 @@ namespace mla::attention {
 struct AbsorbedWorkspace {
   std::int64_t pass_rows = 0;            // rows of a pass
   std::int64_t partial_states = 0;       // states of (segment, row, head) that a pass may keep apart
-  struct Part* parts = nullptr;          // [pass_rows]
+  Part* parts = nullptr;                 // [pass_rows]
   std::int32_t* row_ids = nullptr;       // [pass_rows] a pass's rows in q and out
   float* query = nullptr;                // [pass_rows, H, R + P]: q~, then q_pe
   char* packed = nullptr;                // the same in tiles of 16 states, each part's from a tile of its own
