@@ -6,6 +6,7 @@
 #include "attention/kernels.h"
 #include "base/amx.h"
 #define MLA_SIMD_AVX512
+#include "base/bf16_lanes.h"
 #include "base/simd.h"
 
 // Cache rows are A tiles as they stand, 16 keys by 32 elements, and queries B tiles with rows in lanes: a cached byte

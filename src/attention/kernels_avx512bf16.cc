@@ -5,6 +5,7 @@
 
 #include "attention/kernels.h"
 #define MLA_SIMD_AVX512
+#include "base/bf16_lanes.h"
 #include "base/simd.h"
 
 // Scores: a cached pair of elements is broadcast against 16 rows of queries. Values: a pair of weights is broadcast

@@ -11,16 +11,12 @@ using namespace simd::avx512;  // NOLINT(google-build-using-namespace): the voca
 
 constexpr int64_t kLdScores = kGroup * kBf16Tile;
 
-MLA_INLINE int64_t Min(int64_t a, int64_t b) { return a < b ? a : b; }
-MLA_INLINE int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
+using bf16::Ceil;
+using bf16::FirstLanes;
+using bf16::Min;
+using bf16::RoundPairs;
 
 MLA_INLINE int64_t QueryTileBytes(const Bf16Keys& k) { return (k.steps[0] + k.steps[1]) * kBf16TileBytes; }
-
-// The lanes of `left` elements that a vector of `lanes` has.
-MLA_INLINE uint32_t FirstLanes(int64_t left, int64_t lanes) {
-  if (left >= lanes) return lanes == 32 ? 0xffffffffU : (1U << lanes) - 1;
-  return left <= 0 ? 0 : (1U << left) - 1;
-}
 
 // Asks for the next block's memory, a little at a time: what is at work leaves the way to memory idle.
 struct Ahead {
@@ -45,14 +41,6 @@ MLA_INLINE void Step(Ahead* ahead) {
 MLA_INLINE Ahead AheadOf(const Bf16Block& b) {
   const int64_t steps = Ceil(b.rows, kGroup * kBf16Tile) * Ceil(b.keys.count, 2 * kBf16Tile);
   return {b.keys, Ceil(b.keys.next_runs * Ceil(b.keys.next_bytes, 64), steps * (b.keys.steps[0] + b.keys.steps[1]))};
-}
-
-// 32 floats as bf16; past the `left` first of them zero, and not read.
-MLA_INLINE __m512i RoundPairs(const float* x, int64_t left) {
-  const uint32_t lanes = FirstLanes(left, 32);
-  const auto low = static_cast<__mmask16>(lanes);
-  const auto high = static_cast<__mmask16>(lanes >> 16);
-  return (__m512i)_mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(high, x + 16), _mm512_maskz_loadu_ps(low, x));
 }
 
 // a's sixteen and b's sixteen, rounded, as pairs (a, b).

@@ -1,29 +1,24 @@
-// What the two tables of bf16 products do alike: x rounded on its way in, sums on their way out. Included after
-// immintrin.h and, with MLA_SIMD_AVX512, base/simd.h, under the flags of AVX-512 BF16.
+// What the two tables of bf16 products do alike: x rounded on its way in, sums on their way out. Included
+// with MLA_SIMD_AVX512, under the flags of AVX-512 BF16.
 #ifndef MLA_OPS_BF16_ROWS_H_
 #define MLA_OPS_BF16_ROWS_H_
 
+#include "base/bf16_lanes.h"
 #include "ops/gemm_rows.h"
 #include "ops/silu.h"
 
 namespace mla::ops {
 namespace {
 
-MLA_INLINE int64_t Min(int64_t a, int64_t b) { return a < b ? a : b; }
-MLA_INLINE int64_t Max(int64_t a, int64_t b) { return a > b ? a : b; }
-MLA_INLINE int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-// 32 of x, rounded; past the `left` first of them zero, and not read.
-MLA_INLINE __m512i RoundPairs(const float* x, int64_t left) {
-  if (left >= 32) return (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(x + 16), _mm512_loadu_ps(x));
-  const auto low = static_cast<__mmask16>(left >= 16 ? 0xffff : (1U << left) - 1);
-  const auto high = static_cast<__mmask16>(left > 16 ? (1U << (left - 16)) - 1 : 0);
-  return (__m512i)_mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(high, x + 16), _mm512_maskz_loadu_ps(low, x));
-}
+using bf16::Ceil;
+using bf16::FirstLanes;
+using bf16::Max;
+using bf16::Min;
+using bf16::RoundPairs;
 
 // The lanes of the panel that begins at output n that exist.
 MLA_INLINE __mmask16 LanesFrom(const GemmBlock& b, int64_t n) {
-  return static_cast<__mmask16>(n + 16 <= b.n ? 0xffff : (1U << (b.n - n)) - 1);
+  return static_cast<__mmask16>(FirstLanes(b.n - n, 16));
 }
 
 // A row's sums of a panel to y.
