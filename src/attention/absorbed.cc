@@ -53,30 +53,30 @@ void AbsorbQueries(const StepContext& step, const float* q, std::int64_t rows, c
     p.w = step.weights.absorb[static_cast<std::size_t>(head)];
   }
   ops::Gemm(step.gemm(), std::span<const ops::GemmProblem>(ws.products, static_cast<std::size_t>(h)));
-  for (std::int64_t i = 0; i < rows; ++i) {
-    for (std::int64_t head = 0; head < h; ++head) {
-      const float* from = q + (ws.row_ids[i] * h + head) * q_head + d.qk_nope_head_dim;
-      std::copy_n(from, d.qk_rope_head_dim, ws.query + (i * h + head) * QueryDim(d) + d.kv_lora_rank);
-    }
-  }
+  ParallelForWork(step.executor, rows, static_cast<double>(rows * h * d.qk_rope_head_dim),
+                  [&](std::int64_t i, int /*worker*/) {
+                    for (std::int64_t head = 0; head < h; ++head) {
+                      const float* from = q + (ws.row_ids[i] * h + head) * q_head + d.qk_nope_head_dim;
+                      std::copy_n(from, d.qk_rope_head_dim, ws.query + (i * h + head) * QueryDim(d) + d.kv_lora_rank);
+                    }
+                  });
 }
 
-// Packs every part's queries, a row's states at a time or more where they share a tile.
-void PackQueries(const StepContext& step, std::int64_t parts, const AbsorbedWorkspace& ws) {
+// Packs the pass's queries, sixteen states of a part at a time.
+void PackQueries(const StepContext& step, std::int64_t parts, std::int64_t rows, const AbsorbedWorkspace& ws) {
   const MlaDims& d = step.dims;
   const std::int64_t tile_bytes = QueryTileBytes(d.kv_lora_rank, d.qk_rope_head_dim);
-  for (std::int64_t p = 0; p < parts; ++p) {
-    const Part& part = ws.parts[p];
-    const std::int64_t states = part.states;
-    const float* from = ws.query + part.pass_row * Heads(step) * QueryDim(d);
-    ParallelForWork(step.executor, StateTiles(states), static_cast<double>(states * QueryDim(d)),
-                    [&](std::int64_t tile, int /*worker*/) {
-                      const std::int64_t state = tile * kBf16Tile;
-                      step.kernels.bf16->pack_queries(from + state * QueryDim(d), QueryDim(d),
-                                                      std::min(kBf16Tile, states - state), d.kv_lora_rank,
-                                                      d.qk_rope_head_dim, ws.packed + (part.tile + tile) * tile_bytes);
-                    });
-  }
+  std::int64_t tiles = 0;
+  for (std::int64_t i = 0; i < parts; ++i) tiles += StateTiles(ws.parts[i].states);
+  const auto work = static_cast<double>(rows * Heads(step) * QueryDim(d));
+  ParallelForWork(step.executor, tiles, work, [&](std::int64_t tile, int /*worker*/) {
+    const Part* part = ws.parts;
+    for (; tile >= StateTiles(part->states); ++part) tile -= StateTiles(part->states);
+    const std::int64_t state = tile * kBf16Tile;
+    const float* from = ws.query + (part->pass_row * Heads(step) + state) * QueryDim(d);
+    step.kernels.bf16->pack_queries(from, QueryDim(d), std::min(kBf16Tile, part->states - state), d.kv_lora_rank,
+                                    d.qk_rope_head_dim, ws.packed + (part->tile + tile) * tile_bytes);
+  });
 }
 
 // Loads tile `first` (a position) of a part: rows widened, keys transposed.
@@ -198,7 +198,7 @@ void ProjectOut(const StepContext& step, std::int64_t rows, const AbsorbedWorksp
 void RunPass(const StepContext& step, std::int64_t parts, std::int64_t rows, const float* q, float* out, float* lse,
              const AbsorbedWorkspace& ws) {
   AbsorbQueries(step, q, rows, ws);
-  if (UsesBf16(step)) PackQueries(step, parts, ws);
+  if (UsesBf16(step)) PackQueries(step, parts, rows, ws);
   std::int64_t items = 0;
   std::int64_t folds = 0;
   double work = 0;
