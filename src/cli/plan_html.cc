@@ -39,50 +39,47 @@ Chart OverReports(const PlanReports& reports, Chart chart, const Points& points_
   return chart;
 }
 
+// A point for each context that was planned for.
+template <class Y>
+Chart OverContexts(const PlanReports& reports, Chart chart, const Y& y_of) {
+  return OverReports(reports, std::move(chart), [&](const Report& r) {
+    std::vector<std::pair<double, double>> points;
+    for (const plan::Point& p : r.contexts) points.emplace_back(p.context, y_of(p));
+    return points;
+  });
+}
+
 Chart CacheChart(const PlanReports& reports) {
-  return OverReports(reports,
-                     {"cache",
-                      "Cache of one sequence",
-                      "Bytes that one rank keeps, in whole pages.",
-                      kContextAxis,
-                      {"bytes", 4, ByteText},
-                      {}},
-                     [](const Report& r) {
-                       std::vector<std::pair<double, double>> points;
-                       for (const plan::Point& p : r.contexts) points.emplace_back(p.context, p.sequence_bytes);
-                       return points;
-                     });
+  return OverContexts(reports,
+                      {"cache",
+                       "Cache of one sequence",
+                       "Bytes that one rank keeps, in whole pages.",
+                       kContextAxis,
+                       {"bytes", 4, ByteText},
+                       {}},
+                      [](const plan::Point& p) { return p.sequence_bytes; });
 }
 
 Chart UsersChart(const PlanReports& reports) {
-  return OverReports(reports,
-                     {"users",
-                      "Users that fit",
-                      "Most sequences of that length in the memory that a rank has.",
-                      kContextAxis,
-                      {"users", 10, Metric},
-                      {}},
-                     [](const Report& r) {
-                       std::vector<std::pair<double, double>> points;
-                       for (const plan::Point& p : r.contexts) points.emplace_back(p.context, p.users.value_or(0));
-                       return points;
-                     });
+  return OverContexts(reports,
+                      {"users",
+                       "Users that fit",
+                       "Most sequences of that length in the memory that a rank has.",
+                       kContextAxis,
+                       {"users", 10, Metric},
+                       {}},
+                      [](const plan::Point& p) { return p.users.value_or(0); });
 }
 
 Chart TokenChart(const PlanReports& reports) {
-  return OverReports(reports,
-                     {"token",
-                      "Time of a token against context",
-                      "A decoding step at the given rates.",
-                      kContextAxis,
-                      kSecondsAxis,
-                      {}},
-                     [](const Report& r) {
-                       std::vector<std::pair<double, double>> points;
-                       for (const plan::Point& p : r.contexts)
-                         points.emplace_back(p.context, p.token_seconds.value_or(0));
-                       return points;
-                     });
+  return OverContexts(reports,
+                      {"token",
+                       "Time of a token against context",
+                       "A decoding step at the given rates.",
+                       kContextAxis,
+                       kSecondsAxis,
+                       {}},
+                      [](const plan::Point& p) { return p.token_seconds.value_or(0); });
 }
 
 Chart BatchChart(const PlanReports& reports, bool rate) {
