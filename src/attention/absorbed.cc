@@ -27,7 +27,7 @@ void PlaceAbsorbed(const MlaAttention::Options& options, Carver* carver, Absorbe
   out->row_ids = carver->Take<std::int32_t>(out->pass_rows);
   out->query = carver->Take<float>(out->pass_rows * h * QueryDim(dims));
   out->packed =
-      carver->Take<char>(out->pass_rows * StateTiles(h) * QueryTileBytes(dims.kv_lora_rank, dims.qk_rope_head_dim));
+      carver->Take<char>(out->pass_rows * Bf16Tiles(h) * QueryTileBytes(dims.kv_lora_rank, dims.qk_rope_head_dim));
   out->products = carver->Take<ops::GemmProblem>(h);
   PlaceStates(out->pass_rows * h, dims.kv_lora_rank, carver, &out->total);
   out->partial_states = PartialStates(h, options.workers, options.max_keys);
@@ -67,11 +67,11 @@ void PackQueries(const StepContext& step, std::int64_t parts, std::int64_t rows,
   const MlaDims& d = step.dims;
   const std::int64_t tile_bytes = QueryTileBytes(d.kv_lora_rank, d.qk_rope_head_dim);
   std::int64_t tiles = 0;
-  for (std::int64_t i = 0; i < parts; ++i) tiles += StateTiles(ws.parts[i].states);
+  for (std::int64_t i = 0; i < parts; ++i) tiles += Bf16Tiles(ws.parts[i].states);
   const auto work = static_cast<double>(rows * Heads(step) * QueryDim(d));
   ParallelForWork(step.executor, tiles, work, [&](std::int64_t tile, int /*worker*/) {
     const Part* part = ws.parts;
-    for (; tile >= StateTiles(part->states); ++part) tile -= StateTiles(part->states);
+    for (; tile >= Bf16Tiles(part->states); ++part) tile -= Bf16Tiles(part->states);
     const std::int64_t state = tile * kBf16Tile;
     const float* from = ws.query + (part->pass_row * Heads(step) + state) * QueryDim(d);
     step.kernels.bf16->pack_queries(from, QueryDim(d), std::min(kBf16Tile, part->states - state), d.kv_lora_rank,
@@ -87,7 +87,7 @@ void LoadTile(const StepContext& step, const Part& part, std::int64_t first, con
   step.kernels.transpose_tile(scratch.rows, scratch.ld_rows, QueryDim(step.dims), scratch.keys);
 }
 
-// Runs the block's rows over one segment, from empty, into `state`.
+// RunSegment in products of bf16.
 void RunSegmentBf16(const StepContext& step, const Part& part, std::int64_t segment, std::int64_t begin,
                     std::int64_t count, const AbsorbedWorkspace& ws, const Scratch& scratch, const States& state) {
   const MlaDims& d = step.dims;
@@ -101,6 +101,7 @@ void RunSegmentBf16(const StepContext& step, const Part& part, std::int64_t segm
   RunBf16Segment(step, rows, first, end, d.kv_lora_rank, &keys, scratch, state);
 }
 
+// Runs the block's rows over one segment, from empty, into `state`.
 void RunSegment(const StepContext& step, const Part& part, std::int64_t segment, std::int64_t begin, std::int64_t count,
                 const AbsorbedWorkspace& ws, const Scratch& scratch, const States& state) {
   if (UsesBf16(step)) return RunSegmentBf16(step, part, segment, begin, count, ws, scratch, state);

@@ -74,7 +74,7 @@ Pass PlanPass(const PlanLimits& limits, std::span<const AttentionSequence> seque
     part.segments = SegmentsOf(part.keys);
     part.tile = tiles;
     SetBlock(std::min(part.states, kMaxBlockRows), &part);
-    tiles += StateTiles(part.states);
+    tiles += Bf16Tiles(part.states);
     total += part.cost();
     for (std::int64_t i = 0; i < part.rows; ++i) {
       row_ids[part.pass_row + i] = static_cast<std::int32_t>(s.first_row + cursor->row + i);

@@ -48,9 +48,6 @@ struct PlanLimits {
   std::int64_t block_multiple = 1;  // an item's states, but for the last of a part, are a multiple of it
 };
 
-// Tiles of so many states.
-constexpr std::int64_t StateTiles(std::int64_t states) { return (states + kBf16Tile - 1) / kBf16Tile; }
-
 // States kept apart that let a call of any sequences of up to max_keys be shared out well: enough to split the longest
 // one, and for several items a worker.
 std::int64_t PartialStates(std::int64_t heads, std::int64_t workers, std::int64_t max_keys);

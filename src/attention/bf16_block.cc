@@ -5,11 +5,6 @@
 #include <limits>
 
 namespace mla::attention {
-namespace {
-
-std::int64_t Tiles(std::int64_t n) { return (n + kBf16Tile - 1) / kBf16Tile; }
-
-}  // namespace
 
 CachedKeys::CachedKeys(const StepContext& step, std::span<const std::int32_t> pages, std::int64_t keys,
                        const Bf16Scratch& scratch)
@@ -21,15 +16,12 @@ CachedKeys::CachedKeys(const StepContext& step, std::span<const std::int32_t> pa
       direct_(runs_ && step.dims.kv_lora_rank % kBf16Step == 0 && step.dims.qk_rope_head_dim % kBf16Step == 0) {}
 
 const char* CachedKeys::Row(std::int64_t position) const {
-  const std::int64_t page = pages_[static_cast<std::size_t>(position / step_.cache.page_tokens)];
-  MLA_DCHECK(page >= 0 && page < step_.cache.pages);
-  return reinterpret_cast<const char*>(
-      step_.cache.Row(page * step_.cache.page_tokens + position % step_.cache.page_tokens));
+  return reinterpret_cast<const char*>(RowAt(step_.cache, pages_, position));
 }
 
 // Rows where they lie.
 void CachedKeys::Point(std::int64_t first, std::int64_t count, Bf16Keys* keys) const {
-  for (std::int64_t run = 0; run < Tiles(count); ++run) {
+  for (std::int64_t run = 0; run < Bf16Tiles(count); ++run) {
     scratch_.runs[0][run] = Row(first + run * kBf16Tile);
     scratch_.runs[1][run] = scratch_.runs[0][run] + step_.cache.rope_offset;
   }
@@ -57,7 +49,7 @@ void CachedKeys::Copy(std::int64_t first, std::int64_t count, Bf16Keys* keys) co
 // The rows of the block after.
 void CachedKeys::LookAhead(std::int64_t first, Bf16Keys* keys) const {
   keys->next = scratch_.next;
-  keys->next_runs = runs_ ? Tiles(std::clamp<std::int64_t>(keys_ - first, 0, kBlockKeys)) : 0;
+  keys->next_runs = runs_ ? Bf16Tiles(std::clamp<std::int64_t>(keys_ - first, 0, kBlockKeys)) : 0;
   keys->next_bytes = kBf16Tile * step_.cache.row_bytes;
   for (std::int64_t run = 0; run < keys->next_runs; ++run) scratch_.next[run] = Row(first + run * kBf16Tile);
 }
@@ -71,7 +63,7 @@ Bf16Keys CachedKeys::Block(std::int64_t first, std::int64_t count) {
   keys.steps[1] = Bf16Steps(step_.dims.qk_rope_head_dim);
   direct_ ? Point(first, count, &keys) : Copy(first, count, &keys);
   keys.values = scratch_.values;
-  keys.value_step = ValueTiles(step_.dims.kv_lora_rank) * kBf16TileBytes;
+  keys.value_step = Bf16Tiles(step_.dims.kv_lora_rank) * kBf16TileBytes;
   step_.kernels.bf16->interleave(keys.runs[0], keys.stride[0], count, step_.dims.kv_lora_rank, scratch_.values,
                                  keys.value_step);
   LookAhead(first + kBlockKeys, &keys);
@@ -89,7 +81,7 @@ bool IsFinite(const Bf16Keys& keys, std::int64_t key, std::int64_t value_dim) {
   constexpr Bf16Bits kExponent = 0x7f80;
   const char* step = keys.values + key / kBf16Step * keys.value_step;
   bool finite = true;
-  for (std::int64_t tile = 0; tile < ValueTiles(value_dim); ++tile) {
+  for (std::int64_t tile = 0; tile < Bf16Tiles(value_dim); ++tile) {
     const Bf16Bits* at = ValueAt(const_cast<char*>(step) + tile * kBf16TileBytes, key, 0);
     for (std::int64_t c = 0; c < kBf16Tile; ++c) finite &= (at[2 * c] & kExponent) != kExponent;
   }
@@ -117,7 +109,7 @@ class Unfit {
         std::memcpy(copy_, keys->values, static_cast<std::size_t>(steps * keys->value_step));
         keys->values = copy_;
       }
-      for (std::int64_t tile = 0; tile < ValueTiles(value_dim_); ++tile) {
+      for (std::int64_t tile = 0; tile < Bf16Tiles(value_dim_); ++tile) {
         char* at = copy_ + key / kBf16Step * keys->value_step + tile * kBf16TileBytes;
         for (std::int64_t c = 0; c < kBf16Tile; ++c) *ValueAt(at, key, c) = 0;
       }

@@ -23,8 +23,6 @@ constexpr std::int64_t Bf16Steps(std::int64_t n) { return (n + kBf16Step - 1) / 
 constexpr std::int64_t QueryTileBytes(std::int64_t n0, std::int64_t n1) {
   return (Bf16Steps(n0) + Bf16Steps(n1)) * kBf16TileBytes;
 }
-// Tiles of 16 columns of values.
-constexpr std::int64_t ValueTiles(std::int64_t columns) { return (columns + kBf16Tile - 1) / kBf16Tile; }
 
 // Where blocks of keys come from.
 class KeySource {

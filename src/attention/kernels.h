@@ -42,6 +42,8 @@ constexpr int64_t kBlockKeys = 256;
 constexpr int64_t kBf16Tile = 16;
 constexpr int64_t kBf16Step = 32;
 constexpr int64_t kBf16TileBytes = 1024;
+// Tiles of so many states, keys or columns.
+constexpr int64_t Bf16Tiles(int64_t n) { return (n + kBf16Tile - 1) / kBf16Tile; }
 static_assert(kSegmentKeys % kBlockKeys == 0 && kBlockKeys % kTileKeys == 0);
 
 // A block of keys in bf16: rows of two parts (latent and rope, or k_nope and k_pe), each of whole steps.

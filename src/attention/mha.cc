@@ -67,6 +67,27 @@ void LoadPiece(const StepContext& step, const Piece& piece, const MhaWorkspace& 
   });
 }
 
+void MultiplyHeads(const StepContext& step, const HeadProducts& products, const MhaWorkspace& ws) {
+  const MlaDims& d = step.dims;
+  for (std::int64_t i = 0; i < products.heads; ++i) {
+    const auto head = static_cast<std::size_t>(products.head + i);
+    ops::GemmProblem& k = ws.problems[2 * i];
+    ops::GemmProblem& v = ws.problems[2 * i + 1];
+    k = ops::GemmProblem{};
+    k.x = products.x;
+    k.ldx = d.kv_lora_rank;
+    k.m = products.keys;
+    v = k;
+    k.y = products.k + i * products.stride;
+    k.ldy = d.qk_nope_head_dim;
+    k.w = step.weights.expand[head];
+    v.y = k.y + products.keys * d.qk_nope_head_dim;
+    v.ldy = products.ldv;
+    v.w = step.weights.value[head];
+  }
+  ops::Gemm(step.gemm(), std::span<const ops::GemmProblem>(ws.problems, static_cast<std::size_t>(2 * products.heads)));
+}
+
 namespace {
 
 float* KeysOf(const Piece& piece, const MlaDims& d, const MhaWorkspace& ws, std::int64_t i) {
@@ -78,25 +99,12 @@ float* ValuesOf(const Piece& piece, const MlaDims& d, const MhaWorkspace& ws, st
 
 // Expands the piece's rows for each head of the group.
 void Expand(const StepContext& step, const Piece& piece, const MhaWorkspace& ws) {
-  const MlaDims& d = step.dims;
   LoadPiece(step, piece, ws);
-  for (std::int64_t i = 0; i < piece.heads; ++i) {
-    const auto head = static_cast<std::size_t>(piece.head + i);
-    ops::GemmProblem& k = ws.problems[2 * i];
-    ops::GemmProblem& v = ws.problems[2 * i + 1];
-    k = ops::GemmProblem{};
-    k.x = ws.latent;
-    k.ldx = d.kv_lora_rank;
-    k.m = piece.keys;
-    v = k;
-    k.y = KeysOf(piece, d, ws, i);
-    k.ldy = d.qk_nope_head_dim;
-    k.w = step.weights.expand[head];
-    v.y = ValuesOf(piece, d, ws, i);
-    v.ldy = RoundUp(d.v_head_dim, 16);
-    v.w = step.weights.value[head];
-  }
-  ops::Gemm(step.gemm(), std::span<const ops::GemmProblem>(ws.problems, static_cast<std::size_t>(2 * piece.heads)));
+  const std::int64_t stride = piece.HeadBytes(step.dims, false) / static_cast<std::int64_t>(sizeof(float));
+  MultiplyHeads(step,
+                {ws.latent, piece.keys, piece.head, piece.heads, KeysOf(piece, step.dims, ws, 0),
+                 RoundUp(step.dims.v_head_dim, 16), stride},
+                ws);
 }
 
 // The tile's keys of one head: k_nope from the expansion, k_pe shared by all heads from the cache.
@@ -132,6 +140,7 @@ void Attend(const StepContext& step, const Piece& piece, const RowBlock& rows, c
   const std::int64_t ldq = d.num_attention_heads * q_head;
   const std::int64_t first_position = piece.sequence.keys - piece.sequence.rows + begin;
   const std::int64_t end = std::min(piece.first + piece.keys, first_position + count);
+  if (piece.first == 0) Clear(total, count);
   for (std::int64_t segment = piece.first; segment < end; segment += kSegmentKeys) {
     Clear(scratch.segment, count);
     for (std::int64_t first = segment; first < std::min(end, segment + kSegmentKeys); first += kTileKeys) {
@@ -181,7 +190,6 @@ void RunPiece(const StepContext& step, const Piece& piece, const float* q, float
     const std::int64_t begin = (blocks - 1 - item % blocks) * block;  // late rows see most keys, and go first
     const std::int64_t count = std::min(block, s.rows - begin);
     const States total = Offset(ws.total, (piece.head + i) * s.rows + begin);
-    if (piece.first == 0) Clear(total, count);
     const RowBlock rows{i, begin, count};
     (bf16 ? AttendBf16 : Attend)(step, piece, rows, q, total, ws, step.scratch[worker]);
     if (!last) return;

@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "attention/bf16_block.h"
-#include "attention/kv_b.h"
 #include "attention/mha_pieces.h"
 #include "base/parallel.h"
 
@@ -14,7 +13,7 @@ constexpr std::int64_t kProductBytes = std::int64_t{16} << 20;
 
 std::int64_t RopeStride(const MlaDims& d) { return Bf16Steps(d.qk_rope_head_dim) * kBf16Step * 2; }
 std::int64_t KeyStride(const MlaDims& d) { return Bf16Steps(d.qk_nope_head_dim) * kBf16Step * 2; }
-std::int64_t ValueStep(const MlaDims& d) { return ValueTiles(d.v_head_dim) * kBf16TileBytes; }
+std::int64_t ValueStep(const MlaDims& d) { return Bf16Tiles(d.v_head_dim) * kBf16TileBytes; }
 
 char* KeysOf(const Piece& piece, const MlaDims& d, const MhaWorkspace& ws, std::int64_t i) {
   return reinterpret_cast<char*>(ws.expanded) + i * piece.HeadBytes(d, true);
@@ -38,27 +37,6 @@ struct Chunk {
     return Keys(d, ws, head) + count * d.qk_nope_head_dim;
   }
 };
-
-void Multiply(const StepContext& step, const Piece& piece, const Chunk& chunk, const MhaWorkspace& ws) {
-  const MlaDims& d = step.dims;
-  for (std::int64_t i = 0; i < chunk.heads; ++i) {
-    const auto head = static_cast<std::size_t>(piece.head + chunk.i + i);
-    ops::GemmProblem& k = ws.problems[2 * i];
-    ops::GemmProblem& v = ws.problems[2 * i + 1];
-    k = ops::GemmProblem{};
-    k.x = ws.latent + chunk.at * d.kv_lora_rank;
-    k.ldx = d.kv_lora_rank;
-    k.m = chunk.count;
-    v = k;
-    k.y = chunk.Keys(d, ws, i);
-    k.ldy = d.qk_nope_head_dim;
-    k.w = step.weights.expand[head];
-    v.y = chunk.Values(d, ws, i);
-    v.ldy = d.v_head_dim;
-    v.w = step.weights.value[head];
-  }
-  ops::Gemm(step.gemm(), std::span<const ops::GemmProblem>(ws.problems, static_cast<std::size_t>(2 * chunk.heads)));
-}
 
 // A tile of 64 keys of one head to where kernels read it.
 void RoundTile(const StepContext& step, const Piece& piece, const Chunk& chunk, std::int64_t i, std::int64_t first,
@@ -139,7 +117,10 @@ void ExpandBf16(const StepContext& step, const Piece& piece, const MhaWorkspace&
   for (std::int64_t at = 0; at < piece.keys; at += kRoundedKeys) {
     for (std::int64_t i = 0; i < piece.heads; i += ws.product_heads) {
       const Chunk chunk{at, std::min(kRoundedKeys, piece.keys - at), i, std::min(ws.product_heads, piece.heads - i)};
-      Multiply(step, piece, chunk, ws);
+      MultiplyHeads(step,
+                    {ws.latent + at * d.kv_lora_rank, chunk.count, piece.head + i, chunk.heads, ws.products,
+                     d.v_head_dim, chunk.count * (d.qk_nope_head_dim + d.v_head_dim)},
+                    ws);
       const std::int64_t tiles = (chunk.count + kTileKeys - 1) / kTileKeys;
       ParallelFor(step.executor, chunk.heads * tiles, [&](std::int64_t item, int /*worker*/) {
         RoundTile(step, piece, chunk, item / tiles, item % tiles * kTileKeys, ws);

@@ -33,6 +33,19 @@ struct RowBlock {
 // Reads the piece's rows back from the cache: ws.latent and ws.rope.
 void LoadPiece(const StepContext& step, const Piece& piece, const MhaWorkspace& ws);
 
+// Products of keys' latents x [keys, R] with w_kc and w_vc of heads [head, head + heads): k_nope [keys, N] to k, and v
+// [keys, V], rows ldv apart, behind it; the next head's `stride` floats further.
+struct HeadProducts {
+  const float* x;
+  std::int64_t keys;
+  std::int64_t head;
+  std::int64_t heads;
+  float* k;
+  std::int64_t ldv;
+  std::int64_t stride;
+};
+void MultiplyHeads(const StepContext& step, const HeadProducts& products, const MhaWorkspace& ws);
+
 // What ExpandBf16 works in beside the rest.
 void PlaceMhaBf16(const MlaAttention::Options& options, Carver* carver, MhaWorkspace* out);
 

@@ -71,14 +71,17 @@ void LoadSegment(const AttentionKernels& kernels, DType dtype, const std::byte* 
 
 }  // namespace
 
+const std::byte* RowAt(const CacheLayerView& cache, std::span<const std::int32_t> pages, std::int64_t position) {
+  const std::int64_t page = pages[static_cast<std::size_t>(position / cache.page_tokens)];
+  MLA_DCHECK(page >= 0 && page < cache.pages);
+  return cache.Row(page * cache.page_tokens + position % cache.page_tokens);
+}
+
 void LoadRows(const AttentionKernels& kernels, const CacheLayerView& cache, std::span<const std::int32_t> pages,
               std::int64_t first, std::int64_t count, float* latent, std::int64_t ld_latent, float* rope,
               std::int64_t ld_rope) {
   for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t position = first + i;
-    const std::int64_t page = pages[static_cast<std::size_t>(position / cache.page_tokens)];
-    MLA_DCHECK(page >= 0 && page < cache.pages);
-    const std::byte* row = cache.Row(page * cache.page_tokens + position % cache.page_tokens);
+    const std::byte* row = RowAt(cache, pages, first + i);
     LoadSegment(kernels, cache.dtype, row, latent + i * ld_latent, cache.latent_elements);
     LoadSegment(kernels, cache.dtype, row + cache.rope_offset, rope + i * ld_rope, cache.rope_elements);
   }

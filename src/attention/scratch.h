@@ -67,6 +67,9 @@ void Clear(const States& states, std::int64_t rows);
 // log-sum-exp of a state: max + ln(sum), -inf where empty.
 float LogSumExp(const States& states, std::int64_t row);
 
+// The stored row of a sequence's position.
+const std::byte* RowAt(const CacheLayerView& cache, std::span<const std::int32_t> pages, std::int64_t position);
+
 // Widens the rows of positions [first, first + count) of a sequence to `latent` (rows ld_latent apart) and `rope` (rows
 // ld_rope apart).
 void LoadRows(const AttentionKernels& kernels, const CacheLayerView& cache, std::span<const std::int32_t> pages,
