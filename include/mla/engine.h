@@ -31,6 +31,25 @@ enum class Mode : std::uint8_t {
 // "auto", "role", "mha", "absorb".
 const char* ModeName(Mode mode);
 
+// Which computed pages other sequences may take over. By promise (c) of docs/design.md no bit depends on it with `mha`,
+// `absorb` and, for kPrompt, `role`.
+enum class PrefixReuse : std::uint8_t {
+  kOff,
+  kPrompt,  // rows of prompts alone
+  kAll,     // rows of output too: the next turn of a conversation
+};
+// "off", "prompt", "all".
+const char* PrefixReuseName(PrefixReuse reuse);
+
+// How tokens are guessed ahead. Guesses are checked in one step, in the request's own form: no bit depends on them.
+enum class Drafter : std::uint8_t {
+  kNone,
+  kNgram,  // what followed the last tokens where they stood before, in prompt or output
+  kMtp,    // the checkpoint's own multi-token prediction layer
+};
+// "none", "ngram", "mtp".
+const char* DrafterName(Drafter drafter);
+
 struct EngineOptions {
   Mode mode = Mode::kAuto;
   DType kv_dtype = DType::kBF16;  // kBF16 or kF32
@@ -38,6 +57,9 @@ struct EngineOptions {
   // every position (RopeSpec::factors), so that a result depends on it as on a mode; elsewhere it is a bound alone.
   std::int64_t context = 0;
   std::int64_t max_sequences = 1;    // at a time
+  PrefixReuse prefix_reuse = PrefixReuse::kAll;
+  Drafter drafter = Drafter::kNone;
+  std::int64_t draft_tokens = 4;  // most guesses a sequence and step; fewer where they don't pay
   std::int64_t prefill_chunk = 512;  // prompt rows of a sequence in one step
   std::int64_t page_tokens = kDefaultPageTokens;
   std::int64_t cache_pages = 0;                        // 0: enough for max_sequences of full context
@@ -56,17 +78,31 @@ struct MemoryPlan {
   std::int64_t total() const { return weights + cache + workspace + tables; }
 };
 
+// A token and the natural log of its probability by the raw logits.
+struct TokenLogprob {
+  std::int32_t id = 0;
+  float logprob = 0;
+};
+
+struct LogitBias {
+  std::int32_t id = 0;
+  float bias = 0;  // added to the id's logit before everything else; finite or -inf
+};
+
 struct Request {
   std::vector<std::int32_t> prompt;  // at least one id, each in [0, vocab_size)
   std::int64_t max_tokens = 256;     // 0: only the prompt is run
   SamplingParams sampling;
   std::vector<std::int32_t> eos_ids;  // generation ends with the first of these; empty: never
   bool prompt_logprobs = false;       // log-probability of each prompt token but the first
+  std::int64_t top_logprobs = 0;      // likeliest tokens to tell for each output token (and prompt token); 0 to 20
+  std::vector<LogitBias> logit_bias;  // at most one an id
 };
 
-enum class FinishReason : std::uint8_t { kNone, kEos, kMaxTokens, kContext, kNotFinite };
+enum class FinishReason : std::uint8_t { kNone, kEos, kMaxTokens, kContext, kNotFinite, kCancelled, kDeadline };
 // "stop" (an EOS id), "length" (max_tokens), "context" (the context is full), "not finite"
-// (a row of logits holds NaN or only infinities: the weights do, or sums overflowed); kNone is "".
+// (a row of logits holds NaN or only infinities: the weights do, or sums overflowed); "cancelled" and "deadline" are
+// the scheduler's; kNone is "".
 const char* FinishReasonName(FinishReason reason);
 
 using SequenceId = std::int64_t;

@@ -6,7 +6,7 @@
 
 namespace mla {
 
-// Applied in this order: repetition penalty, temperature, top-k, top-p, min-p; then one draw. temperature 0 is greedy:
+// Applied in this order: logit biases, repetition penalty, presence and frequency penalties, temperature, top-k, top-p, min-p; then one draw. temperature 0 is greedy:
 // the largest logit after the penalty, the lowest id among equals, whatever the rest says.
 struct SamplingParams {
   double temperature = 0;         // 0, or in (0, 100]
@@ -15,6 +15,8 @@ struct SamplingParams {
   double min_p = 0;               // drop what is less likely than this share of the likeliest; [0, 1]
   double repetition_penalty = 1;  // logits of tokens seen (prompt and output) are divided by it where positive,
                                   // multiplied where negative; in (0, 100], 1: off
+  double presence_penalty = 0;    // taken from the logits of tokens of the output so far; [-2, 2]
+  double frequency_penalty = 0;   // taken once for each time that the token stands in the output so far; [-2, 2]
   std::uint64_t seed = 0;         // draws are keyed by (seed, sample, position): the same on every run
   std::uint64_t sample = 0;       // index among samples of one prompt
 };
