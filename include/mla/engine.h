@@ -56,10 +56,10 @@ struct EngineOptions {
   // Most tokens of one sequence, prompt and output; 0: the model's. With LongRoPE it picks the factors, once and for
   // every position (RopeSpec::factors), so that a result depends on it as on a mode; elsewhere it is a bound alone.
   std::int64_t context = 0;
-  std::int64_t max_sequences = 1;    // at a time
+  std::int64_t max_sequences = 1;  // at a time
   PrefixReuse prefix_reuse = PrefixReuse::kAll;
   Drafter drafter = Drafter::kNone;
-  std::int64_t draft_tokens = 4;  // most guesses a sequence and step; fewer where they don't pay
+  std::int64_t draft_tokens = 4;     // most guesses a sequence and step; fewer where they don't pay
   std::int64_t prefill_chunk = 512;  // prompt rows of a sequence in one step
   std::int64_t page_tokens = kDefaultPageTokens;
   std::int64_t cache_pages = 0;                        // 0: enough for max_sequences of full context

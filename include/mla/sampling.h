@@ -6,8 +6,9 @@
 
 namespace mla {
 
-// Applied in this order: logit biases, repetition penalty, presence and frequency penalties, temperature, top-k, top-p, min-p; then one draw. temperature 0 is greedy:
-// the largest logit after the penalty, the lowest id among equals, whatever the rest says.
+// Applied in this order: logit biases, repetition penalty, presence and frequency penalties, temperature, top-k, top-p,
+// min-p; then one draw. temperature 0 is greedy: the largest logit after the penalty, the lowest id among equals,
+// whatever the rest says.
 struct SamplingParams {
   double temperature = 0;         // 0, or in (0, 100]
   std::int64_t top_k = 0;         // keep the k largest; 0: all

@@ -38,12 +38,12 @@ struct SchedulerEvent {
   Kind kind = Kind::kToken;
   RequestId request = 0;
   std::int64_t sample = 0;
-  std::int32_t id = 0;                           // kToken
-  float logprob = 0;                             // kToken: natural log, of the raw logits
-  std::span<const TokenLogprob> top;             // kToken: the request's top_logprobs likeliest, likeliest first
-  FinishReason finish = FinishReason::kNone;     // kFinished
-  std::span<const float> prompt_logprobs;        // kFinished of sample 0, where asked for
-  std::span<const TokenLogprob> top_of_prompt;   // ... [prompt - 1, top_logprobs], row by row
+  std::int32_t id = 0;                          // kToken
+  float logprob = 0;                            // kToken: natural log, of the raw logits
+  std::span<const TokenLogprob> top;            // kToken: the request's top_logprobs likeliest, likeliest first
+  FinishReason finish = FinishReason::kNone;    // kFinished
+  std::span<const float> prompt_logprobs;       // kFinished of sample 0, where asked for
+  std::span<const TokenLogprob> top_of_prompt;  // ... [prompt - 1, top_logprobs], row by row
   // kAdmitted: positions whose rows were found in the cache; kFinished: the same, of the last admission.
   std::int64_t cached_tokens = 0;
   Form prompt_form = Form::kAbsorbed;  // kAdmitted

@@ -26,6 +26,24 @@ const char* ModeName(Mode mode) {
   return "?";
 }
 
+const char* PrefixReuseName(PrefixReuse reuse) {
+  switch (reuse) {
+    case PrefixReuse::kOff: return "off";
+    case PrefixReuse::kPrompt: return "prompt";
+    case PrefixReuse::kAll: return "all";
+  }
+  return "?";
+}
+
+const char* DrafterName(Drafter drafter) {
+  switch (drafter) {
+    case Drafter::kNone: return "none";
+    case Drafter::kNgram: return "ngram";
+    case Drafter::kMtp: return "mtp";
+  }
+  return "?";
+}
+
 const char* FinishReasonName(FinishReason reason) {
   switch (reason) {
     case FinishReason::kNone: return "";
@@ -33,6 +51,8 @@ const char* FinishReasonName(FinishReason reason) {
     case FinishReason::kMaxTokens: return "length";
     case FinishReason::kContext: return "context";
     case FinishReason::kNotFinite: return "not finite";
+    case FinishReason::kCancelled: return "cancelled";
+    case FinishReason::kDeadline: return "deadline";
   }
   return "?";
 }
