@@ -61,7 +61,9 @@ class PagePool {
   // Precondition: 0 <= pages < 2^31. Throws std::bad_alloc where memory for the counts can't be had.
   explicit PagePool(std::int64_t pages);
   // What it allocates.
-  static std::int64_t Bytes(std::int64_t pages) { return pages * 2 * static_cast<std::int64_t>(sizeof(std::int32_t)); }
+  static std::int64_t Bytes(std::int64_t pages) {
+    return pages * static_cast<std::int64_t>(2 * sizeof(std::int32_t) + sizeof(std::uint8_t));
+  }
 
   // A page with one holder, or -1 where none is free: a normal answer that the scheduler acts on.
   std::int32_t Take();
@@ -70,12 +72,23 @@ class PagePool {
   // One holder less; the last one frees the page.
   void Release(std::int32_t page);
 
+  // One holder more, who gives the page up when it is needed (PrefixIndex); at most one such holder a page.
+  void Keep(std::int32_t page);
+  // That holder gives it up.
+  void Drop(std::int32_t page);
+
   std::int64_t pages() const { return static_cast<std::int64_t>(holders_.size()); }
   std::int64_t free_pages() const { return static_cast<std::int64_t>(free_.size()); }
-  std::int32_t holders(std::int32_t page) const;
+  // Pages whose only holder is the one that gives them up.
+  std::int64_t idle_pages() const { return idle_; }
+  bool idle(std::int32_t page) const { return holders(page) == 1 && kept(page); }
+  bool kept(std::int32_t page) const;
+  std::int32_t holders(std::int32_t page) const;  // all of them
 
  private:
+  std::int64_t idle_ = 0;
   std::vector<std::int32_t> holders_;
+  std::vector<std::uint8_t> kept_;
   std::vector<std::int32_t> free_;  // as a stack: the page freed last is warm, and goes out first
 };
 
@@ -113,6 +126,8 @@ class LatentCache {
   // Takes pages [0, pages) of every layer, not written yet, from the system, by all workers: steps then don't wait for
   // that. Page pools give these out first.
   void FirstTouch(std::int64_t pages, Executor& executor);
+  // Copies the first `tokens` rows of page `from`, of every layer, to page `to`. Precondition: different pages.
+  void CopyRows(std::int32_t from, std::int32_t to, std::int64_t tokens);
   // Precondition: layer is in [0, layout().layers).
   CacheLayerView Layer(std::int64_t layer) const;
 

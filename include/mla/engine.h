@@ -113,8 +113,13 @@ struct SequenceView {
   std::int64_t prompt_size = 0;
   std::span<const float> logprobs;         // of each output token: natural log, raw logits (no penalty, no temperature)
   std::span<const float> prompt_logprobs;  // of each prompt token but the first, as far as computed
+  // The request's top_logprobs likeliest of each output token, likeliest first, and of each prompt token but the first.
+  std::span<const TokenLogprob> top;
+  std::span<const TokenLogprob> top_of_prompt;
   FinishReason finish = FinishReason::kNone;
-  Form prompt_form = Form::kAbsorbed;
+  Form prompt_form = Form::kAbsorbed;  // of the prompt's last token
+  std::int64_t cached_tokens = 0;      // positions whose rows were found in the cache at admission
+  bool parked = false;
   std::span<const std::int32_t> output() const { return ids.subspan(static_cast<std::size_t>(prompt_size)); }
 };
 
@@ -124,7 +129,21 @@ struct EngineStats {
   std::int64_t absorbed_steps = 0;
   std::int64_t prompt_rows = 0;  // rows run, replayed ones included
   std::int64_t generated_rows = 0;
-  AttentionCounters attention;  // of one layer: all layers do the same
+  std::int64_t draft_rows = 0;     // guesses that were checked
+  std::int64_t accepted = 0;       // ... and held
+  std::int64_t hits = 0;           // sequences admitted with rows found in the cache
+  std::int64_t cached_tokens = 0;  // such rows
+  std::int64_t copied_pages = 0;   // written where others read
+  std::int64_t evicted_pages = 0;  // from the prefix index
+  AttentionCounters attention;     // of one layer: all layers do the same
+};
+
+// Pages of the cache, now.
+struct PageUse {
+  std::int64_t total = 0;
+  std::int64_t free = 0;    // nobody's
+  std::int64_t idle = 0;    // kept for their prefix alone, and given up when needed
+  std::int64_t shared = 0;  // of several sequences
 };
 
 // Sequences share the weights, the cache and each step. Not thread-safe: one caller at a time, and engines that share
@@ -143,20 +162,35 @@ class Engine {
   ~Engine();
 
   // Admits a sequence. Fails, saying what was expected, on an empty prompt, an id outside the vocabulary, a prompt that
-  // leaves no room in the context, sampling values out of range, or where max_sequences are held already.
-  // With `donor`, a sequence that is held, the longest common prefix with it takes over its forms, and the whole pages
-  // of that prefix are shared instead of computed, as far as they are computed and at least one row is left to run. Not
-  // with prompt_logprobs, which need every row.
-  Result<SequenceId> Submit(const Request& request, std::optional<SequenceId> donor = std::nullopt);
+  // leaves no room in the context, sampling values out of range, or where max_sequences are held already. The longest
+  // prefix whose rows are in the cache, as far as options().prefix_reuse goes, is taken over with its forms; one row is
+  // left to run. Not with prompt_logprobs, which need every row.
+  Result<SequenceId> Submit(const Request& request);
+  // Whether Submit would take it but for the number of sequences held.
+  Status Check(const Request& request) const;
+  // Another sample of a sequence that has not ended: the same request with another `sampling.sample`. It shares the
+  // prompt's rows, which are run once, and from there on writes pages of its own. Fails as Submit does.
+  Result<SequenceId> Fork(SequenceId id, std::uint64_t sample);
 
-  // Runs one step: each unfinished sequence's next prompt chunk or next token, in order of admission, as far as
-  // the step's rows and the pages go. False where there was nothing to run: all are finished, or wait for pages that
-  // others hold; whom to preempt or release then is the caller's choice.
+  // Runs one step: a row (and its drafts) of each sequence whose output has begun, then prompt rows of the others in
+  // order of admission, prefill_chunk of them in all, as far as the pages go. False where there was nothing to run: all
+  // are finished or parked, or wait for pages that others hold; whom to park or release then is the caller's choice
+  // (Scheduler makes it).
   bool Step();
+  // Pages that are wanting for the next step to run every sequence that decodes, and the oldest prompt.
+  std::int64_t missing_pages() const;
 
-  // Gives a sequence's pages back. Its rows are computed again, each in its own form, when Step reaches it: the same
-  // bits.
+  // Gives a sequence's pages back, and leaves it out of steps until Resume. Its rows are then found in the cache or
+  // computed again, each in its own form: the same bits.
+  void Park(SequenceId id);
+  void Resume(SequenceId id);
+  // Both at once.
   void Preempt(SequenceId id);
+
+  // New pages that a prompt and one token of output would take now, those that it would share left out; and pages that
+  // are free or idle and that no prompt admitted already has yet to take.
+  std::int64_t PagesNeeded(const Request& request) const;
+  std::int64_t pages_to_spare() const;
 
   // The sequence stays readable until released.
   SequenceView Get(SequenceId id) const;
@@ -180,7 +214,10 @@ class Engine {
   std::int64_t context() const;            // most tokens of a sequence
   std::uint64_t rope_fingerprint() const;  // of the rows in its cache (mla/rope.h)
   std::int64_t cache_bytes_per_token() const;
-  std::int64_t free_pages() const;
+  std::int64_t free_pages() const;  // that a step may take: idle ones too
+  PageUse pages() const;
+  // Aborts unless every page is held by exactly those that name it. For tests; debug builds do so when nothing runs.
+  void CheckPages() const;
   const char* kernels() const;
   const std::vector<RejectedKernels>& rejected_kernels() const;  // faster ones that failed their self-test
   const EngineOptions& options() const;

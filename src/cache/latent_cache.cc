@@ -56,6 +56,16 @@ void LatentCache::FirstTouch(std::int64_t pages, Executor& executor) {
   }
 }
 
+void LatentCache::CopyRows(std::int32_t from, std::int32_t to, std::int64_t tokens) {
+  MLA_CHECK(from != to && std::max(from, to) < impl_->pages && std::min(from, to) >= 0);
+  MLA_CHECK_LE(tokens, impl_->layout.page_tokens);
+  const auto bytes = static_cast<std::size_t>(tokens * impl_->layout.row_bytes);
+  for (std::int64_t layer = 0; layer < impl_->layout.layers; ++layer) {
+    const CacheLayerView view = Layer(layer);
+    std::memcpy(view.Row(to * view.page_tokens), view.Row(from * view.page_tokens), bytes);
+  }
+}
+
 CacheLayerView LatentCache::Layer(std::int64_t layer) const {
   const CacheLayout& layout = impl_->layout;
   MLA_CHECK(layer >= 0 && layer < layout.layers);

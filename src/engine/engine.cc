@@ -9,10 +9,7 @@
 #include "base/buffer.h"
 #include "base/check.h"
 #include "base/no_throw.h"
-#include "engine/limits.h"
-#include "engine/sequence.h"
-#include "engine/step_plan.h"
-#include "sampler/sampler.h"
+#include "engine/engine_impl.h"
 
 namespace mla {
 
@@ -59,53 +56,22 @@ const char* FinishReasonName(FinishReason reason) {
 
 using engine::Sequence;
 
-struct Engine::Impl {
-  Impl(const Model& m, Executor& e, const engine::Sizes& s, std::unique_ptr<layers::Transformer> t, LatentCache c,
-       Buffer l)
-      : model(m),
-        executor(e),
-        sizes(s),
-        transformer(std::move(t)),
-        cache(std::move(c)),
-        pool(s.options.cache_pages),
-        sampler(m.info().vocab_size),
-        logits(std::move(l)) {
-    const auto rows = static_cast<std::size_t>(s.step.max_rows);
-    plan.Reserve(s);
-    sequences.reserve(static_cast<std::size_t>(s.options.max_sequences));
-    logit_rows.reserve(rows);
-    logit_wants.reserve(rows);
-  }
-
-  // A row of logits that is wanted, and by whom: the log-probability of the next prompt token, or the next token
-  // itself.
-  struct LogitWant {
-    Sequence* sequence;
-    std::int64_t position;
-  };
-
-  Sequence* Find(SequenceId id);
-  Status Check(const Request& request) const;
-  Result<SequenceId> Admit(const Request& request, std::optional<SequenceId> donor);
-  void CollectLogits(const AttentionSequence& part, Sequence* s);
-  void Deliver(const LogitWant& want, std::span<const float> row);
-
-  const Model& model;
-  Executor& executor;
-  const engine::Sizes sizes;
-  std::unique_ptr<layers::Transformer> transformer;
-  LatentCache cache;
-  PagePool pool;
-  sampler::Sampler sampler;
-  Buffer logits;                                     // [kLogitRows, vocab] floats
-  std::vector<std::unique_ptr<Sequence>> sequences;  // in order of admission
-  SequenceId next_id = 1;
-  EngineStats stats;
-  // The step at hand; reserved once.
-  engine::StepPlan plan;
-  std::vector<std::int32_t> logit_rows;
-  std::vector<LogitWant> logit_wants;
-};
+Engine::Impl::Impl(const Model& m, Executor& e, const engine::Sizes& s, std::unique_ptr<layers::Transformer> t,
+                   LatentCache c, Buffer l)
+    : model(m),
+      executor(e),
+      sizes(s),
+      transformer(std::move(t)),
+      cache(std::move(c)),
+      pages(engine::PageLimits(s)),
+      sampler(m.info().vocab_size),
+      logits(std::move(l)) {
+  const auto rows = static_cast<std::size_t>(s.step.max_rows);
+  plan.Reserve(s);
+  sequences.reserve(static_cast<std::size_t>(s.options.max_sequences));
+  logit_rows.reserve(rows);
+  logit_wants.reserve(rows);
+}
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::Engine(Engine&&) noexcept = default;
@@ -139,11 +105,10 @@ Result<Engine> Engine::Create(const Model& model, const EngineOptions& options, 
 }
 
 Sequence* Engine::Impl::Find(SequenceId id) {
-  for (const auto& s : sequences) {
-    if (s->id == id) return s.get();
-  }
-  MLA_CHECK(false && "no such sequence");
-  return nullptr;
+  const auto found = std::lower_bound(sequences.begin(), sequences.end(), id,
+                                      [](const auto& held, SequenceId wanted) { return held->id < wanted; });
+  MLA_CHECK(found != sequences.end() && (*found)->id == id);
+  return found->get();
 }
 
 Status Engine::Impl::Check(const Request& request) const {
@@ -159,130 +124,151 @@ Status Engine::Impl::Check(const Request& request) const {
     return Error{fmt::format("prompt: {} tokens and room for {} more don't fit the context of {} tokens", size,
                              least_room, sizes.options.context)};
   }
-  if (sizes.layout.PagesFor(size) > pool.pages()) {
+  if (sizes.layout.PagesFor(size) > pages.total()) {
     return Error{fmt::format("prompt: {} tokens need {} cache pages, and the cache has {}", size,
-                             sizes.layout.PagesFor(size), pool.pages())};
-  }
-  if (static_cast<std::int64_t>(sequences.size()) >= sizes.options.max_sequences) {
-    return Error{fmt::format("engine: holds {} sequences already, as many as it was made for", sequences.size())};
+                             sizes.layout.PagesFor(size), pages.total())};
   }
   return sampler::Validate(request.sampling);
 }
 
-Result<SequenceId> Engine::Submit(const Request& request, std::optional<SequenceId> donor) {
-  return WithoutThrow("sequence", [&] { return impl_->Admit(request, donor); });
+Status Engine::Impl::HasSlot() const {
+  if (static_cast<std::int64_t>(sequences.size()) < sizes.options.max_sequences) return {};
+  return Error{fmt::format("engine: holds {} sequences already, as many as it was made for", sequences.size())};
 }
 
-Result<SequenceId> Engine::Impl::Admit(const Request& request, std::optional<SequenceId> donor) {
-  MLA_RETURN_IF_ERROR(Check(request));
-  if (donor && request.prompt_logprobs) return Error{"prompt logprobs need every row run: not with a shared prefix"};
-  const EngineOptions& o = sizes.options;
+Status Engine::Check(const Request& request) const { return impl_->Check(request); }
+
+Result<SequenceId> Engine::Submit(const Request& request) {
+  return WithoutThrow("sequence", [&] { return impl_->Admit(request); });
+}
+
+Result<SequenceId> Engine::Fork(SequenceId id, std::uint64_t sample) {
+  return WithoutThrow("sequence", [&] { return impl_->AdmitFork(impl_->Find(id), sample); });
+}
+
+std::unique_ptr<Sequence> Engine::Impl::NewSequence(const Request& request, std::span<const std::int32_t> prompt) {
   auto s = std::make_unique<Sequence>();
-  s->id = next_id++;
-  s->request = request;
-  s->request.prompt.clear();
-  s->prompt_size = static_cast<std::int64_t>(request.prompt.size());
-  const std::int64_t room = o.context - s->prompt_size;
-  const auto most_output = static_cast<std::size_t>(std::min(room, request.max_tokens));
-  s->ids.reserve(request.prompt.size() + most_output);
-  s->ids.assign(request.prompt.begin(), request.prompt.end());
+  s->id = next_id;
+  s->request.max_tokens = request.max_tokens;
+  s->request.sampling = request.sampling;
+  s->request.eos_ids = request.eos_ids;
+  s->request.prompt_logprobs = request.prompt_logprobs;
+  s->request.top_logprobs = request.top_logprobs;
+  s->request.logit_bias = request.logit_bias;
+  s->prompt_size = static_cast<std::int64_t>(prompt.size());
+  // A sequence alone never waits for a page: it ends where the context does, or the whole cache.
+  const std::int64_t context = std::min(sizes.options.context, pages.total() * sizes.layout.page_tokens);
+  const auto most_output =
+      static_cast<std::size_t>(std::min(std::max<std::int64_t>(context - s->prompt_size, 1), request.max_tokens));
+  s->ids.reserve(prompt.size() + most_output);
+  s->ids.assign(prompt.begin(), prompt.end());
   s->logprobs.reserve(most_output);
-  if (request.prompt_logprobs) s->prompt_logprobs.reserve(request.prompt.size() - 1);
-  s->pages.reserve(static_cast<std::size_t>(sizes.layout.PagesFor(static_cast<std::int64_t>(s->ids.capacity()))));
-  const Sequence* giver = donor ? Find(*donor) : nullptr;
-  const std::int64_t common = giver != nullptr ? engine::CommonPrefix(*giver, *s) : 0;
-  s->forms = engine::AssignForms(o.mode, o.form_table, model.info().dims, s->prompt_size, giver, common);
-  if (giver != nullptr) engine::SharePages(*giver, common, sizes.layout.page_tokens, &pool, s.get());
+  const auto top = static_cast<std::size_t>(request.top_logprobs);
+  s->top.reserve(most_output * top);
+  if (request.prompt_logprobs) {
+    s->prompt_logprobs.reserve(prompt.size() - 1);
+    s->top_of_prompt.reserve((prompt.size() - 1) * top);
+  }
+  s->drafts.reserve(static_cast<std::size_t>(sizes.options.draft_tokens));
+  s->pages.reserve(static_cast<std::size_t>(sizes.layout.PagesFor(s->most())));
+  return s;
+}
+
+// A sequence that begins, or begins again.
+void Engine::Impl::Adopt(Sequence* s) {
+  const std::span<const engine::FormLabel> found = pages.Adopt(s);
+  const EngineOptions& o = sizes.options;
+  if (!s->forms.empty()) return;
+  s->forms = engine::AssignForms(o.mode, o.form_table, model.info().dims, s->prompt_size, found);
+  s->cached_tokens = s->computed;
+  stats.hits += s->computed > 0 ? 1 : 0;
+  stats.cached_tokens += s->computed;
+}
+
+Result<SequenceId> Engine::Impl::Admit(const Request& request) {
+  MLA_RETURN_IF_ERROR(Check(request));
+  MLA_RETURN_IF_ERROR(HasSlot());
+  std::unique_ptr<Sequence> s = NewSequence(request, request.prompt);
+  Adopt(s.get());
   sequences.push_back(std::move(s));
-  return sequences.back()->id;
+  return next_id++;
 }
 
-void Engine::Impl::CollectLogits(const AttentionSequence& part, Sequence* s) {
-  const std::int64_t first_position = part.keys - part.rows;
-  for (std::int64_t row = 0; row < part.rows; ++row) {
-    const std::int64_t position = first_position + row;
-    // A replay after preemption delivers again only what had not been delivered.
-    const bool wanted = s->request.prompt_logprobs && position + 1 < s->prompt_size &&
-                        position >= static_cast<std::int64_t>(s->prompt_logprobs.size());
-    const bool last = position + 1 == s->size() && s->request.max_tokens > 0;
-    if (!wanted && !last) continue;
-    logit_rows.push_back(static_cast<std::int32_t>(part.first_row + row));
-    logit_wants.push_back({s, position});
+Result<SequenceId> Engine::Impl::AdmitFork(Sequence* parent, std::uint64_t sample) {
+  MLA_RETURN_IF_ERROR(HasSlot());
+  if (parent->request.max_tokens == 0) return Error{"samples: expected max tokens above 0, found 0"};
+  const auto prompt = std::span<const std::int32_t>(parent->ids).first(static_cast<std::size_t>(parent->prompt_size));
+  std::unique_ptr<Sequence> s = NewSequence(parent->request, prompt);
+  s->request.sampling.sample = sample;
+  s->request.prompt_logprobs = false;
+  s->forms = parent->forms;
+  if (parent->logprobs.empty()) {
+    s->parent = parent->parent != nullptr ? parent->parent : parent;
+  } else {
+    pages.Share(*parent, parent->prompt_size - 1, s.get());
+    s->cached_tokens = s->computed;
   }
+  sequences.push_back(std::move(s));
+  return next_id++;
 }
 
-void Engine::Impl::Deliver(const LogitWant& want, std::span<const float> row) {
-  Sequence* s = want.sequence;
-  if (s->finish == FinishReason::kNotFinite) return;
-  const std::int64_t next = want.position + 1;
-  const bool is_prompt = next < s->prompt_size;
-  const std::int32_t id = is_prompt
-                              ? s->ids[static_cast<std::size_t>(next)]
-                              : sampler.Choose(s->request.sampling, row, s->ids, static_cast<std::uint64_t>(next));
-  const auto logprob = static_cast<float>(sampler::LogProbability(row, id));
-  if (std::isnan(logprob)) {
-    s->finish = FinishReason::kNotFinite;
-    return;
-  }
-  if (is_prompt) {
-    s->prompt_logprobs.push_back(logprob);
-    return;
-  }
-  s->ids.push_back(id);
-  s->logprobs.push_back(logprob);
-  const std::vector<std::int32_t>& eos = s->request.eos_ids;
-  if (std::find(eos.begin(), eos.end(), id) != eos.end()) {
-    s->finish = FinishReason::kEos;
-  } else if (static_cast<std::int64_t>(s->logprobs.size()) >= s->request.max_tokens) {
-    s->finish = FinishReason::kMaxTokens;
-  } else if (s->size() >= sizes.options.context) {
-    s->finish = FinishReason::kContext;
+void Engine::Impl::HandDownPrompt(Sequence* s) {
+  Sequence* heir = nullptr;
+  for (const auto& other : sequences) {
+    if (other->parent != s) continue;
+    other->parent = heir;
+    if (heir != nullptr) continue;
+    heir = other.get();
+    if (!heir->parked) pages.Share(*s, s->prompt_size - 1, heir);
   }
 }
 
-bool Engine::Step() {
-  Impl& impl = *impl_;
-  engine::StepPlan& plan = impl.plan;
-  engine::PlanStep(impl.sizes, impl.sequences, &impl.pool, &plan);
-  impl.logit_rows.clear();
-  impl.logit_wants.clear();
-  if (plan.in_step.empty()) return false;
-  const layers::Batch batch{plan.ids, plan.positions, plan.slots, plan.sequences};
-  impl.transformer->Forward(batch, impl.cache, impl.executor);
-  bool mha = false;
-  bool absorbed = false;
-  for (std::size_t i = 0; i < plan.in_step.size(); ++i) {
-    const AttentionSequence& part = plan.sequences[i];
-    Sequence* s = plan.in_step[i];
-    (part.form == Form::kMha ? mha : absorbed) = true;
-    impl.CollectLogits(part, s);
-    s->computed = part.keys;
-    if (s->request.max_tokens == 0 && part.keys == s->size()) s->finish = FinishReason::kMaxTokens;
-  }
-  ++impl.stats.steps;
-  impl.stats.prompt_rows += plan.prompt_rows;
-  impl.stats.generated_rows += plan.generated_rows;
-  impl.stats.mha_steps += mha ? 1 : 0;
-  impl.stats.absorbed_steps += absorbed ? 1 : 0;
-  const auto vocab = static_cast<std::size_t>(impl.model.info().vocab_size);
-  auto* logits = reinterpret_cast<float*>(impl.logits.data());
-  for (std::size_t at = 0; at < impl.logit_rows.size();) {
-    const std::size_t count = std::min<std::size_t>(engine::kLogitRows, impl.logit_rows.size() - at);
-    impl.transformer->Logits(std::span<const std::int32_t>(impl.logit_rows).subspan(at, count), logits, impl.executor);
-    for (std::size_t i = 0; i < count; ++i) {
-      impl.Deliver(impl.logit_wants[at + i], std::span<const float>(logits + i * vocab, vocab));
-    }
-    at += count;
-  }
-  return true;
+void Engine::Park(SequenceId id) {
+  Sequence* s = impl_->Find(id);
+  impl_->pages.Release(s);
+  s->parked = true;
 }
 
-void Engine::Preempt(SequenceId id) { engine::ReleasePages(&impl_->pool, impl_->Find(id)); }
+void Engine::Resume(SequenceId id) {
+  Sequence* s = impl_->Find(id);
+  MLA_CHECK(s->parked);
+  s->parked = false;
+  if (s->finish == FinishReason::kNone && s->parent == nullptr) impl_->Adopt(s);
+}
+
+void Engine::Preempt(SequenceId id) {
+  Park(id);
+  Resume(id);
+}
 
 void Engine::Release(SequenceId id) {
   Sequence* s = impl_->Find(id);
-  engine::ReleasePages(&impl_->pool, s);
+  impl_->HandDownPrompt(s);
+  impl_->pages.Release(s);
   std::erase_if(impl_->sequences, [&](const auto& held) { return held.get() == s; });
+#ifndef NDEBUG
+  if (impl_->sequences.empty()) CheckPages();
+#endif
+}
+
+std::int64_t Engine::missing_pages() const {
+  return engine::MissingPages(impl_->sizes, impl_->sequences, impl_->pages);
+}
+
+std::int64_t Engine::PagesNeeded(const Request& request) const {
+  const std::int64_t needed = impl_->pages.Needed(request.prompt);
+  return std::min(needed, impl_->pages.total());
+}
+
+std::int64_t Engine::pages_to_spare() const {
+  const CacheLayout& layout = impl_->sizes.layout;
+  std::int64_t spare = impl_->pages.free() + impl_->pages.idle();
+  for (const auto& s : impl_->sequences) {
+    if (!s->runs()) continue;
+    const std::int64_t to_take = std::min(s->size() + 1, s->most());
+    spare -= std::max<std::int64_t>(0, layout.PagesFor(to_take) - static_cast<std::int64_t>(s->pages.size()));
+  }
+  return spare;
 }
 
 SequenceView Engine::Get(SequenceId id) const {
@@ -292,7 +278,11 @@ SequenceView Engine::Get(SequenceId id) const {
   view.prompt_size = s.prompt_size;
   view.logprobs = s.logprobs;
   view.prompt_logprobs = s.prompt_logprobs;
+  view.top = s.top;
+  view.top_of_prompt = s.top_of_prompt;
   view.finish = s.finish;
+  view.cached_tokens = s.cached_tokens;
+  view.parked = s.parked;
   view.prompt_form = s.FormAt(s.prompt_size - 1);
   return view;
 }
@@ -333,6 +323,8 @@ const EngineStats& Engine::stats() const {
   const std::int64_t layers = impl_->model.info().layers;
   impl_->stats.attention = {all.absorbed_rows / layers, all.mha_rows / layers, all.mha_one_shot / layers,
                             all.mha_in_pieces / layers, all.pieces / layers};
+  impl_->stats.copied_pages = impl_->pages.copied();
+  impl_->stats.evicted_pages = impl_->pages.evicted();
   return impl_->stats;
 }
 
@@ -343,14 +335,18 @@ MemoryPlan Engine::memory() const {
   memory.cache = impl_->cache.bytes();
   memory.workspace =
       transformer.workspace + impl_->logits.bytes() + sampler::Sampler::Bytes(impl_->model.info().vocab_size);
-  memory.tables = transformer.tables + PagePool::Bytes(impl_->sizes.options.cache_pages);
+  memory.tables = transformer.tables + engine::Pages::Bytes(engine::PageLimits(impl_->sizes));
   return memory;
 }
 
 std::int64_t Engine::context() const { return impl_->sizes.options.context; }
 std::uint64_t Engine::rope_fingerprint() const { return RopeFingerprint(impl_->model.impl().config.rope, context()); }
 std::int64_t Engine::cache_bytes_per_token() const { return impl_->sizes.layout.bytes_per_token(); }
-std::int64_t Engine::free_pages() const { return impl_->pool.free_pages(); }
+std::int64_t Engine::free_pages() const { return impl_->pages.free() + impl_->pages.idle(); }
+PageUse Engine::pages() const {
+  return {impl_->pages.total(), impl_->pages.free(), impl_->pages.idle(), impl_->pages.shared()};
+}
+void Engine::CheckPages() const { impl_->pages.CheckHolders(impl_->sequences); }
 const char* Engine::kernels() const { return impl_->transformer->kernels(); }
 const std::vector<RejectedKernels>& Engine::rejected_kernels() const { return impl_->transformer->rejected_kernels(); }
 const EngineOptions& Engine::options() const { return impl_->sizes.options; }

@@ -49,6 +49,7 @@ Result<Sizes> Resolve(const contract::ModelConfig& config, const EngineOptions& 
   MLA_RETURN_IF_ERROR(InRange("context", o.context, 1, config.max_position_embeddings));
   MLA_RETURN_IF_ERROR(InRange("max sequences", o.max_sequences, 1, 1 << 20));
   MLA_RETURN_IF_ERROR(InRange("prefill chunk", o.prefill_chunk, 1, 1 << 20));
+  MLA_RETURN_IF_ERROR(InRange("draft tokens", o.draft_tokens, 1, 64));
   MLA_RETURN_IF_ERROR(InRange("page tokens", o.page_tokens, 1, 1 << 20));
   MLA_RETURN_IF_ERROR(InRange("expand bytes", o.expand_bytes, 0, std::int64_t{1} << 50));
   if (o.kv_dtype != DType::kBF16 && o.kv_dtype != DType::kF32) {
@@ -66,8 +67,9 @@ Result<Sizes> Resolve(const contract::ModelConfig& config, const EngineOptions& 
     return Error{
         fmt::format("cache: {} pages of {} tokens are more bytes than fit in 63 bits", o.cache_pages, o.page_tokens)};
   }
-  // One prompt chunk, and a row for every other sequence, so that a long prompt never starves decoding.
-  sizes.step.max_rows = o.prefill_chunk + o.max_sequences - 1;
+  // One prompt chunk, and a row with its drafts for every other sequence: a long prompt never starves decoding.
+  const std::int64_t decode_rows = 1 + (o.drafter == Drafter::kNone ? 0 : o.draft_tokens);
+  sizes.step.max_rows = std::max(o.prefill_chunk, decode_rows) + (o.max_sequences - 1) * decode_rows;
   const std::int64_t slots = sizes.step.max_rows * (config.moe ? config.moe->num_experts_per_tok : 1);
   MLA_RETURN_IF_ERROR(InRange("rows of a step times experts a token", slots, 1, kMostPages));
   sizes.step.max_keys = o.context;
@@ -83,13 +85,17 @@ Error NotFiniteError(std::int64_t tokens) {
       "logits: not finite numbers after {} tokens: the weights hold NaN or infinities, or sums overflow", tokens)};
 }
 
+Pages::Limits PageLimits(const Sizes& sizes) {
+  return {sizes.options.cache_pages, sizes.layout.page_tokens, sizes.options.context, sizes.options.prefix_reuse};
+}
+
 MemoryPlan Planned(const contract::ModelConfig& config, const Sizes& sizes) {
   const layers::Transformer::Memory transformer = layers::Transformer::Planned(config, sizes.step);
   MemoryPlan plan;
   plan.cache = sizes.layout.StorageBytes(sizes.options.cache_pages);
   plan.workspace = transformer.workspace + kLogitRows * config.vocab_size * static_cast<std::int64_t>(sizeof(float)) +
                    sampler::Sampler::Bytes(config.vocab_size);
-  plan.tables = transformer.tables + PagePool::Bytes(sizes.options.cache_pages);
+  plan.tables = transformer.tables + Pages::Bytes(PageLimits(sizes));
   return plan;
 }
 

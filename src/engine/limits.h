@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "engine/pages.h"
 #include "mla/cache.h"
 #include "mla/engine.h"
 #include "model/model.h"
@@ -25,6 +26,8 @@ struct Sizes {
 
 // Fails, naming the option, where one is out of range or the products overflow.
 Result<Sizes> Resolve(const contract::ModelConfig& config, const EngineOptions& options, int workers);
+
+Pages::Limits PageLimits(const Sizes& sizes);
 
 // Bytes of everything but the weights.
 MemoryPlan Planned(const contract::ModelConfig& config, const Sizes& sizes);

@@ -20,14 +20,22 @@ std::int64_t Sequence::FormEnd(std::int64_t position, std::int64_t end) const {
   return end;
 }
 
-std::vector<FormRun> AssignForms(Mode mode, const FormTable& table, const MlaDims& dims, std::int64_t prompt_size,
-                                 const Sequence* donor, std::int64_t common) {
-  std::vector<FormRun> forms;
-  if (donor != nullptr) {
-    for (const FormRun& run : donor->forms) {
-      if (run.begin < common) forms.push_back(run);
-    }
+void Sequence::AppendLabels(std::int64_t begin, std::int64_t end, std::vector<FormLabel>* labels) const {
+  while (begin < end) {
+    const std::int64_t run_end = FormEnd(begin, end);
+    labels->insert(labels->end(), static_cast<std::size_t>(run_end - begin), static_cast<FormLabel>(FormAt(begin)));
+    begin = run_end;
   }
+}
+
+std::vector<FormRun> AssignForms(Mode mode, const FormTable& table, const MlaDims& dims, std::int64_t prompt_size,
+                                 std::span<const FormLabel> found) {
+  std::vector<FormRun> forms;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const auto form = static_cast<Form>(found[i]);
+    if (forms.empty() || forms.back().form != form) forms.push_back({static_cast<std::int64_t>(i), form});
+  }
+  const auto common = static_cast<std::int64_t>(found.size());
   Form prompt = Form::kAbsorbed;
   Form output = Form::kAbsorbed;
   switch (mode) {

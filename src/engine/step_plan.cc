@@ -7,6 +7,7 @@ namespace mla::engine {
 void StepPlan::Reserve(const Sizes& sizes) {
   const auto rows = static_cast<std::size_t>(sizes.step.max_rows);
   const auto most = static_cast<std::size_t>(sizes.options.max_sequences);
+  copies.reserve(most);
   ids.reserve(rows);
   positions.reserve(rows);
   slots.reserve(rows);
@@ -16,41 +17,8 @@ void StepPlan::Reserve(const Sizes& sizes) {
 
 namespace {
 
-// Rows that a sequence may run now, at most `room`, with pages taken for them.
-std::int64_t NextRows(const Sizes& sizes, std::int64_t room, PagePool* pool, Sequence* s) {
-  std::int64_t end = std::min(s->size(), s->computed + std::min(room, sizes.options.prefill_chunk));
-  end = s->FormEnd(s->computed, end);
-  while (sizes.layout.PagesFor(end) > static_cast<std::int64_t>(s->pages.size())) {
-    const std::int32_t page = pool->Take();
-    if (page < 0) break;
-    s->pages.push_back(page);
-  }
-  end = std::min(end, static_cast<std::int64_t>(s->pages.size()) * sizes.layout.page_tokens);
-  return end - s->computed;
-}
-
-void AddRows(std::int64_t page_tokens, std::int64_t rows, Sequence* s, StepPlan* plan) {
-  AttentionSequence part;
-  part.first_row = static_cast<std::int64_t>(plan->ids.size());
-  part.rows = rows;
-  part.keys = s->computed + rows;
-  part.form = s->FormAt(s->computed);
-  part.pages = s->pages;
-  for (std::int64_t position = s->computed; position < part.keys; ++position) {
-    plan->ids.push_back(s->ids[static_cast<std::size_t>(position)]);
-    plan->positions.push_back(static_cast<std::int32_t>(position));
-    const std::int64_t page = s->pages[static_cast<std::size_t>(position / page_tokens)];
-    plan->slots.push_back(page * page_tokens + position % page_tokens);
-    ++(position < s->prompt_size ? plan->prompt_rows : plan->generated_rows);
-  }
-  plan->sequences.push_back(part);
-  plan->in_step.push_back(s);
-}
-
-}  // namespace
-
-void PlanStep(const Sizes& sizes, std::span<const std::unique_ptr<Sequence>> sequences, PagePool* pool,
-              StepPlan* plan) {
+void Clear(StepPlan* plan) {
+  plan->copies.clear();
   plan->ids.clear();
   plan->positions.clear();
   plan->slots.clear();
@@ -58,41 +26,79 @@ void PlanStep(const Sizes& sizes, std::span<const std::unique_ptr<Sequence>> seq
   plan->in_step.clear();
   plan->prompt_rows = 0;
   plan->generated_rows = 0;
-  auto waiting = static_cast<std::int64_t>(sequences.size());
+  plan->draft_rows = 0;
+}
+
+// Token `position` of a sequence, or of its drafts behind it.
+std::int32_t IdAt(const Sequence& s, std::int64_t position) {
+  return position < s.size() ? s.ids[static_cast<std::size_t>(position)]
+                             : s.drafts[static_cast<std::size_t>(position - s.size())];
+}
+
+void AddRows(std::int64_t page_tokens, std::int64_t end, Sequence* s, StepPlan* plan) {
+  AttentionSequence part;
+  part.first_row = static_cast<std::int64_t>(plan->ids.size());
+  part.rows = end - s->computed;
+  part.keys = end;
+  part.form = s->FormAt(s->computed);
+  part.pages = s->pages;
+  for (std::int64_t position = s->computed; position < end; ++position) {
+    plan->ids.push_back(IdAt(*s, position));
+    plan->positions.push_back(static_cast<std::int32_t>(position));
+    const std::int64_t page = s->pages[static_cast<std::size_t>(position / page_tokens)];
+    plan->slots.push_back(page * page_tokens + position % page_tokens);
+    ++(position < s->prompt_size ? plan->prompt_rows
+                                 : (position < s->size() ? plan->generated_rows : plan->draft_rows));
+  }
+  plan->sequences.push_back(part);
+  plan->in_step.push_back(s);
+}
+
+// One past the last of the next rows of a sequence that is behind, at most `room` of them.
+std::int64_t NextEnd(const Sequence& s, std::int64_t room) {
+  return s.FormEnd(s.computed, std::min(s.size(), s.computed + room));
+}
+
+}  // namespace
+
+void PlanStep(const Sizes& sizes, std::span<const std::unique_ptr<Sequence>> sequences, Pages* pages, StepPlan* plan) {
+  const std::int64_t page_tokens = sizes.layout.page_tokens;
+  Clear(plan);
   for (const auto& s : sequences) {
-    --waiting;
-    if (s->finish != FinishReason::kNone) continue;
-    const std::int64_t room = sizes.step.max_rows - static_cast<std::int64_t>(plan->ids.size()) - waiting;
-    const std::int64_t rows = NextRows(sizes, room, pool, s.get());
-    if (rows > 0) AddRows(sizes.layout.page_tokens, rows, s.get(), plan);
+    if (!s->runs() || !s->decodes()) continue;
+    // Drafts have the form of the output, which the last row of a prompt may not have.
+    const std::int64_t wanted = s->FormEnd(s->computed, s->size() + static_cast<std::int64_t>(s->drafts.size()));
+    const std::int64_t end = pages->Prepare(s.get(), wanted, &plan->copies);
+    if (end > s->computed) AddRows(page_tokens, end, s.get(), plan);
+  }
+  std::int64_t room = sizes.options.prefill_chunk;
+  for (const auto& s : sequences) {
+    if (!s->runs() || s->decodes() || room == 0) continue;
+    const std::int64_t wanted = NextEnd(*s, room);
+    const std::int64_t worth = std::min(NextEnd(*s, sizes.options.prefill_chunk), s->computed + kLeastMhaRows);
+    const bool first = room == sizes.options.prefill_chunk;
+    if (!first && s->FormAt(s->computed) == Form::kMha && wanted < worth) continue;
+    const std::int64_t end = pages->Prepare(s.get(), wanted, &plan->copies);
+    if (end <= s->computed) continue;
+    room -= end - s->computed;
+    AddRows(page_tokens, end, s.get(), plan);
   }
 }
 
-std::int64_t CommonPrefix(const Sequence& donor, const Sequence& sequence) {
-  const std::int64_t most = std::min(sequence.size() - 1, donor.size());
-  std::int64_t common = 0;
-  while (common < most &&
-         donor.ids[static_cast<std::size_t>(common)] == sequence.ids[static_cast<std::size_t>(common)]) {
-    ++common;
+std::int64_t MissingPages(const Sizes& sizes, std::span<const std::unique_ptr<Sequence>> sequences,
+                          const Pages& pages) {
+  std::int64_t needed = 0;
+  bool first = true;
+  for (const auto& s : sequences) {
+    if (!s->runs()) continue;
+    if (s->decodes()) {
+      needed += pages.Missing(*s, s->size());
+    } else if (first) {
+      needed += pages.Missing(*s, NextEnd(*s, sizes.options.prefill_chunk));
+      first = false;
+    }
   }
-  return common;
-}
-
-void SharePages(const Sequence& donor, std::int64_t common, std::int64_t page_tokens, PagePool* pool,
-                Sequence* sequence) {
-  const std::int64_t pages = std::min(common, donor.computed) / page_tokens;
-  for (std::int64_t i = 0; i < pages; ++i) {
-    const std::int32_t page = donor.pages[static_cast<std::size_t>(i)];
-    pool->Share(page);
-    sequence->pages.push_back(page);
-  }
-  sequence->computed = pages * page_tokens;
-}
-
-void ReleasePages(PagePool* pool, Sequence* sequence) {
-  for (const std::int32_t page : sequence->pages) pool->Release(page);
-  sequence->pages.clear();
-  sequence->computed = 0;
+  return std::max<std::int64_t>(0, needed - pages.free() - pages.idle());
 }
 
 }  // namespace mla::engine

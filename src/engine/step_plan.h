@@ -1,4 +1,4 @@
-// Which rows a step runs, and the pages that sequences hold for them.
+// Which rows a step runs.
 #ifndef MLA_ENGINE_STEP_PLAN_H_
 #define MLA_ENGINE_STEP_PLAN_H_
 
@@ -8,40 +8,42 @@
 #include <vector>
 
 #include "engine/limits.h"
+#include "engine/pages.h"
 #include "engine/sequence.h"
 #include "mla/attention.h"
-#include "mla/cache.h"
 
 namespace mla::engine {
 
+// Fewest prompt rows of the MHA form that are worth a part of a step: the whole prefix is expanded again for each
+// part (docs/mla.md). A prompt's last rows, and a step that has nothing else, may be fewer.
+inline constexpr std::int64_t kLeastMhaRows = 512;
+
 // The rows of one step: row i is token ids[i] at positions[i], stored in slots[i].
 struct StepPlan {
+  std::vector<PageCopy> copies;  // in this order, before any row is run
   std::vector<std::int32_t> ids;
   std::vector<std::int32_t> positions;
   std::vector<std::int64_t> slots;           // page * page_tokens + token of the page
-  std::vector<AttentionSequence> sequences;  // each sequence's range of rows, in order of admission
+  std::vector<AttentionSequence> sequences;  // each sequence's range of rows
   std::vector<Sequence*> in_step;            // [sequences.size()] whose rows they are
   std::int64_t prompt_rows = 0;
-  std::int64_t generated_rows = 0;
+  std::int64_t generated_rows = 0;  // drafts not among them
+  std::int64_t draft_rows = 0;
 
   // Room for any step of these sizes: planning allocates nothing.
   void Reserve(const Sizes& sizes);
 };
 
-// Plans a step over all unfinished sequences, in order of admission: of each the next rows of one form, at most a chunk
-// and as far as pages go, which are taken from the pool; one row is kept for every later sequence. A sequence for which
-// there is no page is left out. Precondition: pages of the sequences are reserved to their full length.
-void PlanStep(const Sizes& sizes, std::span<const std::unique_ptr<Sequence>> sequences, PagePool* pool, StepPlan* plan);
+// Plans a step over all sequences that run. First, in order of admission, each that has one row left to run: that row,
+// and its drafts behind it as far as pages go. Then the others in the same order, of each the next rows of one form, at
+// most a chunk of rows for all of them together, so that no prompt holds up decoding for longer than a chunk; a part of
+// fewer than kLeastMhaRows waits for the next step. Pages are taken as they are needed; a sequence for whose next row
+// there is none is left out.
+void PlanStep(const Sizes& sizes, std::span<const std::unique_ptr<Sequence>> sequences, Pages* pages, StepPlan* plan);
 
-// Positions of the longest common prefix of a donor and a sequence that has computed nothing; one is left to run.
-std::int64_t CommonPrefix(const Sequence& donor, const Sequence& sequence);
-
-// Shares the whole pages of the common prefix, as far as the donor has computed them: their rows need not be run.
-void SharePages(const Sequence& donor, std::int64_t common, std::int64_t page_tokens, PagePool* pool,
-                Sequence* sequence);
-
-// Gives a sequence's pages back; its rows are to be computed again.
-void ReleasePages(PagePool* pool, Sequence* sequence);
+// Pages that are missing (none free, none idle) for the next step to run a row of every sequence that decodes, and the
+// next part of the first other one.
+std::int64_t MissingPages(const Sizes& sizes, std::span<const std::unique_ptr<Sequence>> sequences, const Pages& pages);
 
 }  // namespace mla::engine
 

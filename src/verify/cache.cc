@@ -110,17 +110,17 @@ class EngineProof {
     return Finish(&engine, id);
   }
 
-  // A second sequence takes over the first one's pages; then a third, in pages that the first two gave back.
+  // A second sequence takes over the first one's pages; then a third those that the first two gave back.
   Status Hit(const Outcome& alone, Tally* tally) {
     if (std::ssize(request_.prompt) <= kEnginePage) return {};
     MLA_ASSIGN_OR_RETURN(Engine engine, Engine::Create(subject_.model, options_, subject_.executor));
-    MLA_ASSIGN_OR_RETURN(const SequenceId donor, engine.Submit(request_));
-    MLA_ASSIGN_OR_RETURN(const Outcome first, Finish(&engine, donor));
-    MLA_ASSIGN_OR_RETURN(const SequenceId taker, engine.Submit(request_, donor));
+    MLA_ASSIGN_OR_RETURN(const SequenceId giver, engine.Submit(request_));
+    MLA_ASSIGN_OR_RETURN(const Outcome first, Finish(&engine, giver));
+    MLA_ASSIGN_OR_RETURN(const SequenceId taker, engine.Submit(request_));
     MLA_ASSIGN_OR_RETURN(const Outcome second, Finish(&engine, taker));
     CompareOutcomes(first, alone, tally);
     CompareOutcomes(second, alone, tally);
-    engine.Release(donor);
+    engine.Release(giver);
     engine.Release(taker);
     MLA_ASSIGN_OR_RETURN(const SequenceId after, engine.Submit(request_));
     MLA_ASSIGN_OR_RETURN(const Outcome third, Finish(&engine, after));
