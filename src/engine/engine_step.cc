@@ -15,7 +15,7 @@ void Engine::Impl::Draft() {
   if (sizes.options.drafter == Drafter::kNone) return;
   for (const auto& s : sequences) {
     if (!s->runs() || !s->decodes()) continue;
-    const std::int64_t limit = std::min(sizes.options.draft_tokens, s->most() - s->size() - 1);
+    const std::int64_t limit = std::min(sizes.options.draft_tokens, s->most - s->size() - 1);
     engine::DraftByNgram(s->ids, s->throttle.Next(limit), &s->drafts);
   }
 }
@@ -66,7 +66,7 @@ void Engine::Impl::DeliverToken(const LogitWant& want, std::span<const float> ro
     s->finish = FinishReason::kEos;
   } else if (static_cast<std::int64_t>(s->logprobs.size()) >= s->request.max_tokens) {
     s->finish = FinishReason::kMaxTokens;
-  } else if (s->size() >= s->most()) {
+  } else if (s->size() >= s->most) {
     s->finish = FinishReason::kContext;
   }
 }
