@@ -166,7 +166,9 @@ Status Engine::Impl::Check(const Request& request) const {
   if (static_cast<std::int64_t>(sequences.size()) >= sizes.options.max_sequences) {
     return Error{fmt::format("engine: holds {} sequences already, as many as it was made for", sequences.size())};
   }
-  return sampler::Validate(request.sampling);
+  MLA_RETURN_IF_ERROR(sampler::Validate(request.sampling));
+  MLA_RETURN_IF_ERROR(sampler::ValidateBias(request.logit_bias, vocab));
+  return sampler::ValidateTopLogprobs(request.top_logprobs);
 }
 
 Result<SequenceId> Engine::Submit(const Request& request, std::optional<SequenceId> donor) {
@@ -216,9 +218,9 @@ void Engine::Impl::Deliver(const LogitWant& want, std::span<const float> row) {
   if (s->finish == FinishReason::kNotFinite) return;
   const std::int64_t next = want.position + 1;
   const bool is_prompt = next < s->prompt_size;
-  const std::int32_t id = is_prompt
-                              ? s->ids[static_cast<std::size_t>(next)]
-                              : sampler.Choose(s->request.sampling, row, s->ids, static_cast<std::uint64_t>(next));
+  const std::int32_t id = is_prompt ? s->ids[static_cast<std::size_t>(next)]
+                                    : sampler.Choose(s->request.sampling, s->request.logit_bias, row, s->ids,
+                                                     s->prompt_size, static_cast<std::uint64_t>(next));
   const auto logprob = static_cast<float>(sampler::LogProbability(row, id));
   if (std::isnan(logprob)) {
     s->finish = FinishReason::kNotFinite;
