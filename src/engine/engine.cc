@@ -128,6 +128,8 @@ Status Engine::Impl::Check(const Request& request) const {
     return Error{fmt::format("prompt: {} tokens need {} cache pages, and the cache has {}", size,
                              sizes.layout.PagesFor(size), pages.total())};
   }
+  MLA_RETURN_IF_ERROR(sampler::ValidateBias(request.logit_bias, vocab));
+  MLA_RETURN_IF_ERROR(sampler::ValidateTopLogprobs(request.top_logprobs));
   return sampler::Validate(request.sampling);
 }
 
