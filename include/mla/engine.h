@@ -78,17 +78,6 @@ struct MemoryPlan {
   std::int64_t total() const { return weights + cache + workspace + tables; }
 };
 
-// A token and the natural log of its probability by the raw logits.
-struct TokenLogprob {
-  std::int32_t id = 0;
-  float logprob = 0;
-};
-
-struct LogitBias {
-  std::int32_t id = 0;
-  float bias = 0;  // added to the id's logit before everything else; finite or -inf
-};
-
 struct Request {
   std::vector<std::int32_t> prompt;  // at least one id, each in [0, vocab_size)
   std::int64_t max_tokens = 256;     // 0: only the prompt is run

@@ -20,7 +20,8 @@ class PrefixIndex {
  public:
   using Label = std::uint8_t;
   static constexpr std::int32_t kRoot = -1;
-  // Fewer tokens than this (or than a page) at the end of a prefix are not looked for, nor kept.
+  // A prefix of fewer tokens than this (or than a page) is not looked for, nor kept: prompts mostly begin alike, and
+  // what they begin with chooses where to look.
   static constexpr std::int64_t kLeastTokens = 8;
 
   // `pool` outlives the index. Throws std::bad_alloc where memory can't be had.
@@ -67,6 +68,8 @@ class PrefixIndex {
   Node& node(std::int32_t page) { return nodes_[static_cast<std::size_t>(page)]; }
   std::span<const std::int32_t> IdsOf(std::int32_t page) const;
   std::span<const Label> LabelsOf(std::int32_t page) const;
+  // Ids that choose the bucket, with the parent.
+  std::int64_t KeyTokens(std::int32_t parent) const;
   std::int32_t& Bucket(std::int32_t parent, std::span<const std::int32_t> ids);
   std::int64_t Common(std::int32_t page, std::span<const std::int32_t> ids, std::span<const Label> labels) const;
   void Unlink(std::int32_t page);
@@ -75,7 +78,6 @@ class PrefixIndex {
 
   PagePool* pool_;
   std::int64_t page_tokens_;
-  std::int64_t key_tokens_;  // ids that choose the bucket, with the parent
   std::int64_t listed_ = 0;
   std::int32_t oldest_ = -1;
   std::int32_t newest_ = -1;

@@ -22,6 +22,21 @@ struct SamplingParams {
   std::uint64_t sample = 0;       // index among samples of one prompt
 };
 
+// Of one request. -inf: the token is never chosen.
+struct LogitBias {
+  std::int32_t id = 0;
+  float bias = 0;  // added to the id's logit before everything else; finite or -inf
+};
+
+// A token and the natural log of its probability by the raw logits: no bias, no penalty, no temperature.
+struct TokenLogprob {
+  std::int32_t id = 0;
+  float logprob = 0;
+};
+
+// Most likeliest tokens that a request may ask to be told for each of its own.
+inline constexpr std::int64_t kMaxTopLogprobs = 20;
+
 }  // namespace mla
 
 #endif  // MLA_SAMPLING_H_

@@ -9,7 +9,6 @@ namespace mla {
 PrefixIndex::PrefixIndex(PagePool* pool, std::int64_t page_tokens)
     : pool_(pool),
       page_tokens_(page_tokens),
-      key_tokens_(std::min(kLeastTokens, page_tokens)),
       nodes_(static_cast<std::size_t>(pool->pages())),
       buckets_(static_cast<std::size_t>(pool->pages()), -1),
       ids_(static_cast<std::size_t>(pool->pages() * page_tokens)),
@@ -31,7 +30,11 @@ std::span<const PrefixIndex::Label> PrefixIndex::LabelsOf(std::int32_t page) con
                                     static_cast<std::size_t>(node(page).filled));
 }
 
-// FNV-1a over the parent and the first key_tokens_ ids. Collisions cost time alone: ids are compared.
+std::int64_t PrefixIndex::KeyTokens(std::int32_t parent) const {
+  return parent == kRoot ? std::min(kLeastTokens, page_tokens_) : 1;
+}
+
+// FNV-1a over the parent and the first ids. Collisions cost time alone: ids are compared.
 std::int32_t& PrefixIndex::Bucket(std::int32_t parent, std::span<const std::int32_t> ids) {
   std::uint64_t hash = 0xcbf29ce484222325U;
   const auto mix = [&hash](std::int32_t value) {
@@ -39,7 +42,7 @@ std::int32_t& PrefixIndex::Bucket(std::int32_t parent, std::span<const std::int3
     hash ^= hash >> 29;
   };
   mix(parent);
-  for (const std::int32_t id : ids.first(static_cast<std::size_t>(key_tokens_))) mix(id);
+  for (const std::int32_t id : ids.first(static_cast<std::size_t>(KeyTokens(parent)))) mix(id);
   return buckets_[static_cast<std::size_t>(hash % buckets_.size())];
 }
 
@@ -63,11 +66,11 @@ std::int64_t PrefixIndex::Match(std::span<const std::int32_t> ids, std::span<con
   std::int32_t parent = kRoot;
   while (true) {
     const std::span<const std::int32_t> left = ids.subspan(static_cast<std::size_t>(matched));
-    if (static_cast<std::int64_t>(left.size()) < key_tokens_) break;
+    if (static_cast<std::int64_t>(left.size()) < KeyTokens(parent)) break;
     const std::span<const Label> labels_left =
         wanted.empty() ? wanted : wanted.subspan(static_cast<std::size_t>(matched));
     std::int32_t best = -1;
-    std::int64_t most = key_tokens_ - 1;
+    std::int64_t most = KeyTokens(parent) - 1;
     for (std::int32_t page = Bucket(parent, left); page >= 0; page = node(page).next_in_bucket) {
       if (node(page).parent != parent) continue;
       const std::int64_t common = Common(page, left, labels_left);
@@ -94,7 +97,7 @@ std::int32_t PrefixIndex::Insert(std::int32_t parent, std::int32_t page, std::sp
   MLA_CHECK_LE(tokens, page_tokens_);
   MLA_CHECK_EQ(ids.size(), labels.size());
   MLA_CHECK(parent == kRoot || node(parent).filled == page_tokens_);
-  if (tokens < key_tokens_) return -1;
+  if (tokens < KeyTokens(parent)) return -1;
   if (Contains(page)) return page;
   std::int32_t* bucket = &Bucket(parent, ids);
   for (std::int32_t other = *bucket; other >= 0;) {

@@ -28,11 +28,15 @@ struct Loop {
 // Chooses the next token from a row of logits; the finish reason where it is the last.
 FinishReason Choose(Loop& loop, std::span<const double> logits, std::vector<std::int32_t>* ids, RunReport* report) {
   std::int32_t id = 0;
-  if (loop.request.sampling.temperature == 0 && loop.request.sampling.repetition_penalty == 1) {
+  const SamplingParams& sampling = loop.request.sampling;
+  const bool as_they_are = loop.request.logit_bias.empty() && sampling.repetition_penalty == 1 &&
+                           sampling.presence_penalty == 0 && sampling.frequency_penalty == 0;
+  if (sampling.temperature == 0 && as_they_are) {
     id = static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
   } else {
     std::transform(logits.begin(), logits.end(), loop.row.begin(), [](double x) { return static_cast<float>(x); });
-    id = loop.sampler.Choose(loop.request.sampling, loop.row, *ids, ids->size());
+    id = loop.sampler.Choose(sampling, loop.request.logit_bias, loop.row, *ids,
+                             static_cast<std::int64_t>(loop.request.prompt.size()), ids->size());
   }
   ids->push_back(id);
   report->ids.push_back(id);

@@ -128,6 +128,8 @@ Status Engine::Impl::Check(const Request& request) const {
     return Error{fmt::format("prompt: {} tokens need {} cache pages, and the cache has {}", size,
                              sizes.layout.PagesFor(size), pages.total())};
   }
+  MLA_RETURN_IF_ERROR(sampler::ValidateBias(request.logit_bias, vocab));
+  MLA_RETURN_IF_ERROR(sampler::ValidateTopLogprobs(request.top_logprobs));
   return sampler::Validate(request.sampling);
 }
 
@@ -160,6 +162,7 @@ std::unique_ptr<Sequence> Engine::Impl::NewSequence(const Request& request, std:
   const std::int64_t context = std::min(sizes.options.context, pages.total() * sizes.layout.page_tokens);
   const auto most_output =
       static_cast<std::size_t>(std::min(std::max<std::int64_t>(context - s->prompt_size, 1), request.max_tokens));
+  s->most = s->prompt_size + static_cast<std::int64_t>(most_output);
   s->ids.reserve(prompt.size() + most_output);
   s->ids.assign(prompt.begin(), prompt.end());
   s->logprobs.reserve(most_output);
@@ -170,7 +173,7 @@ std::unique_ptr<Sequence> Engine::Impl::NewSequence(const Request& request, std:
     s->top_of_prompt.reserve((prompt.size() - 1) * top);
   }
   s->drafts.reserve(static_cast<std::size_t>(sizes.options.draft_tokens));
-  s->pages.reserve(static_cast<std::size_t>(sizes.layout.PagesFor(s->most())));
+  s->pages.reserve(static_cast<std::size_t>(sizes.layout.PagesFor(s->most)));
   return s;
 }
 
@@ -265,7 +268,7 @@ std::int64_t Engine::pages_to_spare() const {
   std::int64_t spare = impl_->pages.free() + impl_->pages.idle();
   for (const auto& s : impl_->sequences) {
     if (!s->runs()) continue;
-    const std::int64_t to_take = std::min(s->size() + 1, s->most());
+    const std::int64_t to_take = std::min(s->size() + 1, s->most);
     spare -= std::max<std::int64_t>(0, layout.PagesFor(to_take) - static_cast<std::int64_t>(s->pages.size()));
   }
   return spare;

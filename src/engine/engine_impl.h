@@ -45,6 +45,7 @@ struct Engine::Impl {
   void Draft();
   void CollectLogits(const AttentionSequence& part, Sequence* s);
   void RunLogits();
+  static float Measure(const Sequence& s, std::span<const float> row, std::int32_t id, std::vector<TokenLogprob>* top);
   void DeliverPrompt(const LogitWant& want, std::span<const float> row);
   void DeliverToken(const LogitWant& want, std::span<const float> row);
   void DeliverForks(Sequence* parent, const LogitWant& want, std::span<const float> row);

@@ -15,7 +15,7 @@ void Engine::Impl::Draft() {
   if (sizes.options.drafter == Drafter::kNone) return;
   for (const auto& s : sequences) {
     if (!s->runs() || !s->decodes()) continue;
-    const std::int64_t limit = std::min(sizes.options.draft_tokens, s->most() - s->size() - 1);
+    const std::int64_t limit = std::min(sizes.options.draft_tokens, s->most - s->size() - 1);
     engine::DraftByNgram(s->ids, s->throttle.Next(limit), &s->drafts);
   }
 }
@@ -35,11 +35,22 @@ void Engine::Impl::CollectLogits(const AttentionSequence& part, Sequence* s) {
   }
 }
 
+// The log-probability of `id`, and the likeliest tokens beside it. NaN, and nothing told, where the row is no numbers.
+float Engine::Impl::Measure(const Sequence& s, std::span<const float> row, std::int32_t id,
+                            std::vector<TokenLogprob>* top) {
+  const sampler::LogProbabilities<float> all(row);
+  const auto logprob = static_cast<float>(all.Of(id));
+  if (s.request.top_logprobs == 0 || std::isnan(logprob)) return logprob;
+  const auto wanted = std::min(static_cast<std::size_t>(s.request.top_logprobs), row.size());
+  top->resize(top->size() + wanted);
+  sampler::Likeliest(row, all, std::span(*top).last(wanted));
+  return logprob;
+}
+
 void Engine::Impl::DeliverPrompt(const LogitWant& want, std::span<const float> row) {
   Sequence* s = want.sequence;
   if (s->finish == FinishReason::kNotFinite) return;
-  const std::int32_t id = s->ids[static_cast<std::size_t>(want.position + 1)];
-  const auto logprob = static_cast<float>(sampler::LogProbability(row, id));
+  const float logprob = Measure(*s, row, s->ids[static_cast<std::size_t>(want.position + 1)], &s->top_of_prompt);
   if (std::isnan(logprob)) {
     s->finish = FinishReason::kNotFinite;
     return;
@@ -52,9 +63,9 @@ void Engine::Impl::DeliverToken(const LogitWant& want, std::span<const float> ro
   // After a guess that missed, or a guess that ended the sequence, the rows behind it are nobody's.
   const bool stands = want.position + 1 == s->size() && want.id == s->ids[static_cast<std::size_t>(want.position)];
   if (!stands || s->finish != FinishReason::kNone) return;
-  const std::int32_t id =
-      sampler.Choose(s->request.sampling, row, s->ids, static_cast<std::uint64_t>(want.position + 1));
-  const auto logprob = static_cast<float>(sampler::LogProbability(row, id));
+  const std::int32_t id = sampler.Choose(s->request.sampling, s->request.logit_bias, row, s->ids, s->prompt_size,
+                                         static_cast<std::uint64_t>(want.position + 1));
+  const float logprob = Measure(*s, row, id, &s->top);
   if (std::isnan(logprob)) {
     s->finish = FinishReason::kNotFinite;
     return;
@@ -66,7 +77,7 @@ void Engine::Impl::DeliverToken(const LogitWant& want, std::span<const float> ro
     s->finish = FinishReason::kEos;
   } else if (static_cast<std::int64_t>(s->logprobs.size()) >= s->request.max_tokens) {
     s->finish = FinishReason::kMaxTokens;
-  } else if (s->size() >= s->most()) {
+  } else if (s->size() >= s->most) {
     s->finish = FinishReason::kContext;
   }
 }

@@ -109,6 +109,12 @@ void Pages::List(Sequence* s) {
     pool_.Release(page);
     page = listed;
   }
+  if (s->finish != FinishReason::kNone) ListRest(*s);
+}
+
+void Pages::ListRest(const Sequence& s) {
+  const std::int64_t rest = Listable(s) - s.listed_pages * limits_.page_tokens;
+  if (rest > 0) ListPage(s, s.listed_pages, rest);
 }
 
 void Pages::Share(const Sequence& from, std::int64_t tokens, Sequence* to) {
@@ -125,8 +131,7 @@ void Pages::Share(const Sequence& from, std::int64_t tokens, Sequence* to) {
 
 void Pages::Release(Sequence* s) {
   List(s);
-  const std::int64_t rest = Listable(*s) - s->listed_pages * limits_.page_tokens;
-  if (rest > 0) ListPage(*s, s->listed_pages, rest);
+  ListRest(*s);
   if (index_) index_->Touch(s->pages);
   for (const std::int32_t page : s->pages) pool_.Release(page);
   s->pages.clear();

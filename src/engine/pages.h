@@ -49,7 +49,8 @@ class Pages {
   // Pages that Prepare would take.
   std::int64_t Missing(const Sequence& sequence, std::int64_t end) const;
 
-  // Lists the whole pages that a sequence has computed, as far as reuse goes. Where the index has the same rows, the
+  // Lists the whole pages that a sequence has computed, as far as reuse goes; of one that has ended, the last page too,
+  // whole or not. Where the index has the same rows, the
   // sequence takes those pages in place of its own.
   void List(Sequence* sequence);
   // Shares all that `from` has computed of its first `tokens` positions with `to`, which holds no pages.
@@ -80,6 +81,7 @@ class Pages {
   bool MustCopy(const Sequence& sequence, std::int64_t position) const;
   bool MakeOwn(Sequence* sequence, std::vector<PageCopy>* copies);
   std::int64_t Listable(const Sequence& sequence) const;
+  void ListRest(const Sequence& sequence);
   std::int32_t ListPage(const Sequence& sequence, std::int64_t index, std::int64_t tokens);
 
   Limits limits_;

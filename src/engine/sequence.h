@@ -26,8 +26,9 @@ using FormLabel = PrefixIndex::Label;
 struct Sequence {
   SequenceId id = 0;
   Request request;                // its prompt moves to `ids`
-  std::vector<std::int32_t> ids;  // reserved to the most that it can come to
+  std::vector<std::int32_t> ids;  // reserved to `most`
   std::int64_t prompt_size = 0;
+  std::int64_t most = 0;             // tokens that it can come to
   std::int64_t computed = 0;         // positions whose rows are in the cache
   std::vector<std::int32_t> pages;   // of positions [0, computed) and of the step at hand; reserved
   std::int64_t listed_pages = 0;     // the first of them that are in the prefix index
@@ -44,7 +45,6 @@ struct Sequence {
   FinishReason finish = FinishReason::kNone;
 
   std::int64_t size() const { return static_cast<std::int64_t>(ids.size()); }
-  std::int64_t most() const { return static_cast<std::int64_t>(ids.capacity()); }
   bool runs() const { return finish == FinishReason::kNone && !parked && parent == nullptr; }
   // Whether all that is left to run is the row of its newest token: of the output, or the prompt's last.
   bool decodes() const { return computed + 1 == size(); }

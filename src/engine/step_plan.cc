@@ -66,10 +66,12 @@ void PlanStep(const Sizes& sizes, std::span<const std::unique_ptr<Sequence>> seq
   Clear(plan);
   for (const auto& s : sequences) {
     if (!s->runs() || !s->decodes()) continue;
-    // Drafts have the form of the output, which the last row of a prompt may not have.
-    const std::int64_t wanted = s->FormEnd(s->computed, s->size() + static_cast<std::int64_t>(s->drafts.size()));
-    const std::int64_t end = pages->Prepare(s.get(), wanted, &plan->copies);
-    if (end > s->computed) AddRows(page_tokens, end, s.get(), plan);
+    if (pages->Prepare(s.get(), s->size(), &plan->copies) == s->computed) continue;
+    // Drafts take no page of their own, which others may need; and they have the form of the output, which the last row
+    // of a prompt may not have.
+    const std::int64_t drafted = s->size() + static_cast<std::int64_t>(s->drafts.size());
+    const std::int64_t end = std::min(drafted, static_cast<std::int64_t>(s->pages.size()) * page_tokens);
+    AddRows(page_tokens, s->FormEnd(s->computed, end), s.get(), plan);
   }
   std::int64_t room = sizes.options.prefill_chunk;
   for (const auto& s : sequences) {

@@ -35,10 +35,10 @@ struct StepPlan {
 };
 
 // Plans a step over all sequences that run. First, in order of admission, each that has one row left to run: that row,
-// and its drafts behind it as far as pages go. Then the others in the same order, of each the next rows of one form, at
-// most a chunk of rows for all of them together, so that no prompt holds up decoding for longer than a chunk; a part of
-// fewer than kLeastMhaRows waits for the next step. Pages are taken as they are needed; a sequence for whose next row
-// there is none is left out.
+// and of its drafts as many as fit in the page behind it. Then the others in the same order, of each the next rows of
+// one form, at most a chunk of rows for all of them together, so that no prompt holds up decoding for longer than a
+// chunk; a part of fewer than kLeastMhaRows waits for the next step. Pages are taken as they are needed; a sequence for
+// whose next row there is none is left out.
 void PlanStep(const Sizes& sizes, std::span<const std::unique_ptr<Sequence>> sequences, Pages* pages, StepPlan* plan);
 
 // Pages that are missing (none free, none idle) for the next step to run a row of every sequence that decodes, and the

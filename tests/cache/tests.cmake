@@ -1,2 +1,3 @@
 mla_test(cache latent_cache)
 mla_test(cache page_pool)
+mla_test(cache prefix_index)

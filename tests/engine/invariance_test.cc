@@ -14,6 +14,7 @@
 
 #include "engine/harness.h"
 #include "mla/engine.h"
+#include "mla/prefix_index.h"
 #include "testing/models.h"
 
 namespace mla::testing {
@@ -247,7 +248,7 @@ class Hits : public Invariance {
 // The donor goes on meanwhile: a page that both wrote would show in either.
 TEST_P(Hits, OfPromptPages) {
   const Request base = RequestOf(model(), 100, 30, 51);
-  for (const std::int64_t common : {5, 16, 37, 96, 99}) {
+  for (const std::int64_t common : {5, 16, 37, 44, 96, 99}) {
     SCOPED_TRACE("common " + std::to_string(common));
     const auto pool = MakeThreadPool(2);
     Engine engine = Need(Engine::Create(model(), HitOptions(), *pool));
@@ -256,10 +257,12 @@ TEST_P(Hits, OfPromptPages) {
     const std::int64_t free = engine.free_pages();
     const Request request = Sampled(Branch(base, common, 120, 20, 52), 3);
     const std::int64_t rows = engine.stats().prompt_rows;
-    const SequenceId id = Need(engine.Submit(request, donor));
+    const SequenceId id = Need(engine.Submit(request));
     EXPECT_EQ(engine.free_pages(), free) << "sharing takes no page";
     RunAll(&engine, {id, donor});
-    EXPECT_EQ(engine.stats().prompt_rows - rows, 120 - common / kPageTokens * kPageTokens);
+    // Six pages are complete; of one that differs further on, rows are taken over by copy.
+    const std::int64_t found = common < PrefixIndex::kLeastTokens ? 0 : std::min(common, 6 * kPageTokens);
+    EXPECT_EQ(engine.stats().prompt_rows - rows, 120 - found);
     Expect(engine, id, request, "a hit");
     Expect(engine, donor, base, "its donor");
   }
@@ -277,8 +280,8 @@ TEST_P(Hits, OfADonorAtWorkThatGoesAway) {
     Engine engine = Need(Engine::Create(model(), HitOptions(), *pool));
     const SequenceId donor = Need(engine.Submit(base));
     for (int i = 0; i < steps; ++i) ASSERT_TRUE(engine.Step());
-    const SequenceId id = Need(engine.Submit(request, donor));
-    const SequenceId heir = Need(engine.Submit(request, id));
+    const SequenceId id = Need(engine.Submit(request));
+    const SequenceId heir = Need(engine.Submit(request));
     if (gone_at_once) engine.Preempt(donor);  // before it makes the rows that it had not
     ASSERT_TRUE(engine.Step());
     engine.Preempt(donor);
@@ -303,7 +306,8 @@ INSTANTIATE_TEST_SUITE_P(All, Hits,
                          });
 
 // A second turn by role: the first turn's prompt was run in the MHA form, its reply absorbed, and so they stay,
-// whatever the page size, also for the rows past the last whole page, and also when all is run again.
+// whatever the page size, also for the rows past the last whole page, and also when all is run again. The reply's last
+// token had no row yet: it is run with what follows it.
 TEST(Conversation, HitsOnReplyPagesEqualTheUninterruptedOne) {
   for (const Case& c : kCases) {
     const Model& model = ModelOf(c.name);
@@ -325,14 +329,14 @@ TEST(Conversation, HitsOnReplyPagesEqualTheUninterruptedOne) {
         const auto before = engine.Get(first).ids;
         turn2.prompt.insert(turn2.prompt.begin(), before.begin(), before.end());
         if (variant == 1) engine.Preempt(first);
-        const SequenceId second = Need(engine.Submit(turn2, first));
+        const SequenceId second = Need(engine.Submit(turn2));
         ASSERT_TRUE(engine.Step());
         if (variant == 2) engine.Preempt(second);
         RunAll(&engine, {second});
         const Outcome found = OutcomeOf(engine, second);
         EXPECT_EQ(found.prompt_form, Form::kMha);
         ExpectBitsOfForward(model, turn2, found, c.kv_dtype,
-                            {{50, Form::kMha}, {95, Form::kAbsorbed}, {125, Form::kMha}}, Form::kAbsorbed);
+                            {{50, Form::kMha}, {94, Form::kAbsorbed}, {125, Form::kMha}}, Form::kAbsorbed);
       }
     }
   }
@@ -364,7 +368,7 @@ TEST(Auto, AHitMayChangeTheFormAndSaysSo) {
     request.prompt.push_back(1);
     request.prompt.push_back(2);
     request.max_tokens = 20;
-    const SequenceId id = Need(engine.Submit(request, donor));
+    const SequenceId id = Need(engine.Submit(request));
     RunAll(&engine, {id});
     const Outcome hit = OutcomeOf(engine, id);
     EXPECT_EQ(hit.prompt_form, Form::kAbsorbed);

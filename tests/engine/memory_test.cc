@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/buffer.h"
+#include "engine/pages.h"
 #include "mla/cache.h"
 #include "mla/engine.h"
 #include "model/model.h"
@@ -134,7 +135,11 @@ std::vector<TinyOptions> Families() {
   return {TinyOptions{}, OddOptions(), HalfSplitOptions(), mtp};
 }
 
-// The engine's large memory is mapped, but for what the sampler and the page pool keep in vectors.
+engine::Pages::Limits PageLimitsOf(const EngineOptions& o) {
+  return {o.cache_pages, o.page_tokens, o.context, o.prefix_reuse};
+}
+
+// The engine's large memory is mapped, but for what the sampler, the page pool and the prefix index keep in vectors.
 void ExpectPlannedIsAllocated(const Model& model, const EngineOptions& options) {
   for (const int threads : {1, 3}) {
     const auto pool = MakeThreadPool(threads);
@@ -150,7 +155,7 @@ void ExpectPlannedIsAllocated(const Model& model, const EngineOptions& options) 
     EXPECT_EQ(memory.tables, plan.tables);
     const EngineOptions& o = engine[0].options();
     const std::int64_t vectors = CountIn([&] { const sampler::Sampler sampler(model.info().vocab_size); }).new_bytes +
-                                 CountIn([&] { const PagePool pages(o.cache_pages); }).new_bytes;
+                                 CountIn([&] { const engine::Pages pages(PageLimitsOf(o)); }).new_bytes;
     ExpectMapped(count, plan.cache + plan.workspace + plan.tables - vectors);
     // What is not planned for is bookkeeping: a few words for a row and a sequence.
     EXPECT_LE(count.new_bytes - vectors, 16384 + 256 * (o.prefill_chunk + o.max_sequences));
@@ -255,7 +260,7 @@ void RunEveryKind(Engine& engine, const Request& request) {
   ASSERT_TRUE(engine.Generate(request).ok());
   const SequenceId donor = Need(engine.Submit(request));
   for (int step = 0; step < 3; ++step) ASSERT_TRUE(engine.Step());
-  const SequenceId heir = Need(engine.Submit(request, donor));
+  const SequenceId heir = Need(engine.Submit(request));
   ASSERT_TRUE(engine.Step());
   engine.Preempt(donor);
   ASSERT_TRUE(engine.Step());

@@ -37,7 +37,7 @@ TEST(CounterUniform, PublishedVectors) {
 std::int32_t Greedy(const std::vector<float>& logits, SamplingParams params = {}, std::vector<std::int32_t> seen = {}) {
   params.temperature = 0;
   Sampler sampler(static_cast<std::int64_t>(logits.size()));
-  return sampler.Choose(params, logits, seen, 0);
+  return sampler.Choose(params, {}, logits, seen, 0, 0);
 }
 
 TEST(Greedy, TakesTheLargestAndTheLowestAmongEquals) {
@@ -72,7 +72,7 @@ TEST(Penalty, DividesPositiveMultipliesNegativeOnceForEachToken) {
   Sampler sampler(2);
   const std::vector<float> logits = {1, 1.5F};
   const std::vector<std::int32_t> seen = {0, 0};
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(sampler.Choose(params, logits, seen, 0), 0);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(sampler.Choose(params, {}, logits, seen, 0, 0), 0);
 }
 
 TEST(NotANumber, IsNeverChosen) {
@@ -84,7 +84,7 @@ TEST(NotANumber, IsNeverChosen) {
     params.temperature = 1;
     params.top_k = top_k;
     for (std::uint64_t position = 0; position < 200; ++position) {
-      const std::int32_t id = sampler.Choose(params, std::vector<float>{kNaN, 1, kNaN, 2}, {}, position);
+      const std::int32_t id = sampler.Choose(params, {}, std::vector<float>{kNaN, 1, kNaN, 2}, {}, 0, position);
       EXPECT_TRUE(id == 1 || id == 3) << id;
     }
   }
@@ -99,10 +99,10 @@ TEST(Extremes, RowsWithoutANumberGiveTheFirstAndInfinityWins) {
         params.temperature = temperature;
         params.top_k = top_k;
         params.top_p = top_p;
-        EXPECT_EQ(sampler.Choose(params, std::vector<float>{-kInf, -kInf, -kInf}, {}, 1), 0);
-        EXPECT_EQ(sampler.Choose(params, std::vector<float>{kNaN, -kInf, kNaN}, {}, 1), 0);
-        EXPECT_EQ(sampler.Choose(params, std::vector<float>{1, kInf, 2}, {}, 1), 1);
-        EXPECT_EQ(sampler.Choose(params, std::vector<float>{-kInf, -kInf, 5}, {}, 1), 2);
+        EXPECT_EQ(sampler.Choose(params, {}, std::vector<float>{-kInf, -kInf, -kInf}, {}, 0, 1), 0);
+        EXPECT_EQ(sampler.Choose(params, {}, std::vector<float>{kNaN, -kInf, kNaN}, {}, 0, 1), 0);
+        EXPECT_EQ(sampler.Choose(params, {}, std::vector<float>{1, kInf, 2}, {}, 0, 1), 1);
+        EXPECT_EQ(sampler.Choose(params, {}, std::vector<float>{-kInf, -kInf, 5}, {}, 0, 1), 2);
       }
     }
   }
@@ -114,11 +114,11 @@ TEST(Temperature, NearZeroIsGreedyAndHugeIsAlmostUniform) {
   params.temperature = 1e-300;
   const std::vector<float> logits = {0, 1, 0.5F};
   for (std::uint64_t position = 0; position < 50; ++position)
-    EXPECT_EQ(sampler.Choose(params, logits, {}, position), 1);
+    EXPECT_EQ(sampler.Choose(params, {}, logits, {}, 0, position), 1);
   params.temperature = 100;
   std::set<std::int32_t> drawn;
   for (std::uint64_t position = 0; position < 50; ++position)
-    drawn.insert(sampler.Choose(params, logits, {}, position));
+    drawn.insert(sampler.Choose(params, {}, logits, {}, 0, position));
   EXPECT_EQ(drawn.size(), 3U);
 }
 
@@ -153,7 +153,7 @@ std::vector<std::int64_t> Draw(const SamplingParams& params, const std::vector<f
   Sampler sampler(static_cast<std::int64_t>(logits.size()));
   std::vector<std::int64_t> counts(logits.size());
   for (std::int64_t i = 0; i < draws; ++i) {
-    ++counts[static_cast<std::size_t>(sampler.Choose(params, logits, {}, static_cast<std::uint64_t>(i)))];
+    ++counts[static_cast<std::size_t>(sampler.Choose(params, {}, logits, {}, 0, static_cast<std::uint64_t>(i)))];
   }
   return counts;
 }
@@ -207,12 +207,12 @@ TEST(Draws, AreAFunctionOfSeedSampleAndPosition) {
   for (std::uint64_t i = 0; i < 40; ++i) {
     params.seed = i << 32;
     params.sample = 0;
-    by_seed.insert(sampler.Choose(params, logits, {}, 5));
+    by_seed.insert(sampler.Choose(params, {}, logits, {}, 0, 5));
     params.seed = 1;
     params.sample = i << 32;
-    by_sample.insert(sampler.Choose(params, logits, {}, 5));
+    by_sample.insert(sampler.Choose(params, {}, logits, {}, 0, 5));
     params.sample = 0;
-    by_position.insert(sampler.Choose(params, logits, {}, i));
+    by_position.insert(sampler.Choose(params, {}, logits, {}, 0, i));
   }
   // 40 draws of 1,000: fewer than 34 different ones have a probability below 1e-4.
   EXPECT_GE(by_seed.size(), 34U);

@@ -1,1 +1,2 @@
 mla_test(sampler sampler)
+mla_test(sampler penalties)
