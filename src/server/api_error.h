@@ -10,9 +10,9 @@ namespace mla::server {
 struct ApiError {
   int status = 400;
   std::string message = {};  // one line: where, what was expected, what was found
-  std::string param = {};  // the field at fault; "" where there is none
-  std::string code = {};   // "" where the status says it all
-  int retry_after = 0;  // seconds; 0: not told
+  std::string param = {};    // the field at fault; "" where there is none
+  std::string code = {};     // "" where the status says it all
+  int retry_after = 0;       // seconds; 0: not told
 };
 
 // {"error": {"message", "type", "param", "code"}}; the type follows from the status. Bytes of the message that are no

@@ -34,8 +34,8 @@ std::string_view Trimmed(std::string_view text) {
 }  // namespace
 
 bool ReplyParser::IsMarker(std::string_view token) {
-  constexpr std::array kMarkers = {kThink,    kEndThink,    kSection,        kEndSection, kCall,          kSeparator,
-                                   kEndCall,  kKimiSection, kKimiEndSection, kKimiCall,   kKimiArguments, kKimiEndCall};
+  constexpr std::array kMarkers = {kThink,   kEndThink,    kSection,        kEndSection, kCall,          kSeparator,
+                                   kEndCall, kKimiSection, kKimiEndSection, kKimiCall,   kKimiArguments, kKimiEndCall};
   return std::find(kMarkers.begin(), kMarkers.end(), token) != kMarkers.end();
 }
 
@@ -161,8 +161,8 @@ bool ReplyParser::Advance(std::vector<ReplyPart>* parts, bool at_end) {
       const std::size_t end = held_.find(kimi_ ? kKimiEndSection : kEndSection);
       if (call == std::string::npos && end == std::string::npos) return false;
       const bool begins = call < end;
-      held_.erase(0, begins ? call + (kimi_ ? kKimiCall : kCall).size()
-                            : end + (kimi_ ? kKimiEndSection : kEndSection).size());
+      held_.erase(
+          0, begins ? call + (kimi_ ? kKimiCall : kCall).size() : end + (kimi_ ? kKimiEndSection : kEndSection).size());
       state_ = begins ? State::kName : State::kContent;
       skip_space_ = true;
       return true;

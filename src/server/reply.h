@@ -40,7 +40,16 @@ class ReplyParser {
   static bool IsMarker(std::string_view token);
 
  private:
-  enum class State : std::uint8_t { kStart, kReasoning, kContent, kBetweenCalls, kName, kFenced, kArguments, kAfterFence };
+  enum class State : std::uint8_t {
+    kStart,
+    kReasoning,
+    kContent,
+    kBetweenCalls,
+    kName,
+    kFenced,
+    kArguments,
+    kAfterFence
+  };
 
   bool Advance(std::vector<ReplyPart>* parts, bool at_end);
   bool Start(std::vector<ReplyPart>* parts, bool at_end);

@@ -36,7 +36,8 @@ void ReadStop(Fields* fields, std::vector<std::string>* out) {
     out->emplace_back(text.string());
   };
   if (!stop->is_array()) return add(*stop);
-  if (stop->items().size() > kMostStops) return fields->Fail("stop", fmt::format("at most {} texts", kMostStops), *stop);
+  if (stop->items().size() > kMostStops)
+    return fields->Fail("stop", fmt::format("at most {} texts", kMostStops), *stop);
   for (const io::JsonValue& text : stop->items()) add(text);
 }
 
@@ -49,8 +50,8 @@ void ReadLogitBias(Fields* fields, std::int64_t vocab, std::vector<LogitBias>* o
     std::int32_t id = -1;
     const auto [end, fault] = std::from_chars(key.data(), key.data() + key.size(), id);
     if (fault != std::errc() || end != key.data() + key.size() || id < 0 || id >= vocab || std::to_string(id) != key) {
-      return fields->Fail({.message = fmt::format("logit_bias: expected token ids from 0 to {}", vocab - 1),
-                           .param = "logit_bias"});
+      return fields->Fail(
+          {.message = fmt::format("logit_bias: expected token ids from 0 to {}", vocab - 1), .param = "logit_bias"});
     }
     if (!bias.is_number() || bias.number() < -100 || bias.number() > 100) {
       return fields->Fail("logit_bias", "numbers from -100 to 100", bias);
@@ -124,8 +125,8 @@ bool ReadIds(Fields* fields, const io::JsonValue& list, std::int64_t vocab, Prom
 void ReadPrompts(Fields* fields, const RequestLimits& limits, std::vector<Prompt>* out) {
   const io::JsonValue* prompt = fields->Find("prompt");
   if (prompt == nullptr) {
-    return fields->Fail({.message = "prompt: expected a text, token ids, or a list of either; found none",
-                         .param = "prompt"});
+    return fields->Fail(
+        {.message = "prompt: expected a text, token ids, or a list of either; found none", .param = "prompt"});
   }
   Prompt one;
   if (prompt->is_string()) {
@@ -198,7 +199,8 @@ void ReadTools(Fields* fields, ChatRequest* out) {
 
 void ReadMessages(Fields* fields, ChatRequest* out) {
   const io::JsonValue* messages = fields->Find("messages");
-  if (messages == nullptr) return fields->Fail({.message = "messages: expected a list, found none", .param = "messages"});
+  if (messages == nullptr)
+    return fields->Fail({.message = "messages: expected a list, found none", .param = "messages"});
   if (!messages->is_array() || messages->items().empty()) {
     return fields->Fail("messages", "a list of at least one message", *messages);
   }
@@ -244,7 +246,8 @@ std::optional<ApiError> ParseChat(std::string_view body, const RequestLimits& li
   ReadMessages(&fields, out);
   ReadTools(&fields, out);
   ReadResponseFormat(&fields);
-  for (const char* key : {"functions", "function_call", "audio", "prediction", "web_search_options"}) fields.Refuse(key);
+  for (const char* key : {"functions", "function_call", "audio", "prediction", "web_search_options"})
+    fields.Refuse(key);
   bool logprobs = false;
   std::optional<std::int64_t> top;
   fields.Bool("logprobs", &logprobs);
