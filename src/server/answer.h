@@ -52,6 +52,7 @@ class Answer {
   std::int64_t cached_tokens() const;
   double seconds() const { return Since(arrived_); }
   const std::string& id() const { return options_.id; }
+  bool stream() const { return options_.stream; }
 
  private:
   struct Output {
