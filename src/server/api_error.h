@@ -9,10 +9,11 @@ namespace mla::server {
 
 struct ApiError {
   int status = 400;
-  std::string message = {};  // one line: where, what was expected, what was found
-  std::string param = {};    // the field at fault; "" where there is none
-  std::string code = {};     // "" where the status says it all
-  int retry_after = 0;       // seconds; 0: not told
+  std::string message = {};     // one line: where, what was expected, what was found
+  std::string param = {};       // the field at fault; "" where there is none
+  std::string code = {};        // "" where the status says it all
+  std::string_view allow = {};  // of 405: the method that is allowed, a literal
+  int retry_after = 0;          // seconds; 0: not told
 };
 
 // {"error": {"message", "type", "param", "code"}}; the type follows from the status. Bytes of the message that are no

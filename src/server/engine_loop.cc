@@ -140,7 +140,7 @@ void EngineLoop::Impl::Note(double seconds) {
   now.engine = stats;
   now.scheduler = scheduler.stats();
   now.pages = engine.pages();
-  now.step_seconds = seconds;
+  if (seconds > 0) now.step_seconds = seconds;
 }
 
 void EngineLoop::Impl::Loop() {
@@ -156,8 +156,10 @@ void EngineLoop::Impl::Loop() {
     std::vector<LoopEvent> events;
     for (Command& command : taken) Apply(command, &events);
     const auto step_begin = Clock::now();
+    const std::int64_t steps = engine.stats().steps;
     if (scheduler.Step()) Collect(&events);
-    const double seconds = Since(step_begin);
+    // Telling of what has ended is no step.
+    const double seconds = engine.stats().steps > steps ? Since(step_begin) : 0;
     Note(seconds);
     if (!events.empty()) deliver(std::move(events), seconds);
   }

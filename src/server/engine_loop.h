@@ -41,7 +41,7 @@ struct LoopSnapshot {
 
 class EngineLoop {
  public:
-  // Called on the loop's thread after each step; does not throw.
+  // Called on the loop's thread; does not throw. `step_seconds`: 0 where the engine ran no step.
   using Deliver = std::function<void(std::vector<LoopEvent> events, double step_seconds)>;
 
   // `engine` outlives the loop, and is the loop's until it ends.

@@ -16,6 +16,9 @@
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 
 namespace mla::server {
 namespace {
@@ -23,6 +26,8 @@ namespace {
 namespace asio = boost::asio;
 namespace http = boost::beast::http;
 using asio::ip::tcp;
+constexpr int kSendBuffer = 64 << 10;
+
 using Code = boost::system::error_code;
 
 class Connection;
@@ -361,13 +366,19 @@ class Server final : public HttpServer {
   void Take(tcp::socket socket) {
     auto& all = shared_.connections;
     if (all.size() >= shared_.limits.max_connections) {
-      const auto idle = std::find_if(all.begin(), all.end(), [](const auto& c) { return !c->busy(); });
-      if (idle == all.end()) return;  // the socket closes: as many are being answered as may be
-      std::shared_ptr<Connection>(*idle)->Close();
+      const auto oldest = std::find_if(all.begin(), all.end(), [](const auto& c) { return !c->busy(); });
+      if (oldest == all.end()) return;  // the socket closes: as many are being answered as may be
+      std::shared_ptr<Connection>(*oldest)->Close();
     }
     Code ignored;
     socket.set_option(tcp::no_delay(true), ignored);
     socket.set_option(asio::socket_base::keep_alive(true), ignored);
+    // What the kernel keeps for a reader is bounded too, and a peer that has vanished is noticed.
+    socket.set_option(asio::socket_base::send_buffer_size(kSendBuffer), ignored);
+    const int idle = 60;
+    const auto unanswered = static_cast<unsigned>(shared_.limits.write_seconds * 1000);
+    setsockopt(socket.native_handle(), IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+    setsockopt(socket.native_handle(), IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered, sizeof(unanswered));
     all.push_back(std::make_shared<Connection>(shared_, std::move(socket)));
     all.back()->Start(std::prev(all.end()));
   }
@@ -395,6 +406,7 @@ class Server final : public HttpServer {
 void RespondError(Exchange& exchange, const ApiError& error) {
   std::string more;
   if (error.retry_after > 0) more = fmt::format("Retry-After: {}\r\n", error.retry_after);
+  if (!error.allow.empty()) more += fmt::format("Allow: {}\r\n", error.allow);
   if (error.status == 401) more += "WWW-Authenticate: Bearer\r\n";
   exchange.Respond(error.status, "application/json", ErrorJson(error), more);
 }
