@@ -45,9 +45,8 @@ const char* PrefixReuseName(PrefixReuse reuse);
 enum class Drafter : std::uint8_t {
   kNone,
   kNgram,  // what followed the last tokens where they stood before, in prompt or output
-  kMtp,    // the checkpoint's own multi-token prediction layer
 };
-// "none", "ngram", "mtp".
+// "none", "ngram".
 const char* DrafterName(Drafter drafter);
 
 struct EngineOptions {

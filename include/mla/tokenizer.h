@@ -2,6 +2,7 @@
 #ifndef MLA_TOKENIZER_H_
 #define MLA_TOKENIZER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -13,6 +14,12 @@
 #include "mla/result.h"
 
 namespace mla {
+
+// Bytes [begin, end) of a text.
+struct TextRange {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
 
 // Immutable after Load; every const function may be called from several threads at once.
 class Tokenizer {
@@ -41,6 +48,11 @@ class Tokenizer {
   // Ids of the text, with no BOS added. Text that is no valid UTF-8 fails, with the byte's offset. Time is linear in
   // the text but for a logarithm.
   Result<std::vector<std::int32_t>> Encode(std::string_view text, AddedTokens added = AddedTokens::kAsText) const;
+
+  // Of a text that is trusted in part: an added token becomes its id where all of its characters lie in one of the
+  // ranges, and is text elsewhere. Precondition: ranges are in order, don't overlap, and begin and end at characters of
+  // the text. Ranges that touch are two. Where no added token stands in the text outside of them, this is kParse.
+  Result<std::vector<std::int32_t>> Encode(std::string_view text, std::span<const TextRange> trusted) const;
 
   // The bytes of the ids, special tokens left out unless asked for. Not always valid UTF-8 (an id may hold part of a
   // character): see StreamDecoder. Ids out of range decode to nothing. A space that the tokenizer puts before every

@@ -101,6 +101,8 @@ EngineOptions EngineOptionsOf(const ComputeOptions& o, std::int64_t context) {
   e.kv_dtype = o.kv_dtype == "f32" ? DType::kF32 : DType::kBF16;
   e.context = context;
   e.prefill_chunk = o.prefill_chunk;
+  e.drafter = o.draft == DrafterName(Drafter::kNgram) ? Drafter::kNgram : Drafter::kNone;
+  e.draft_tokens = o.draft_tokens;
   e.kernels = o.kernels;
   e.huge_pages = HugePagesOf(o);
   return e;

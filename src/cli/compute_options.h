@@ -21,6 +21,8 @@ struct ComputeOptions {
   std::string weights = "auto";
   std::string memory;  // "" for what the machine leaves
   std::int64_t prefill_chunk = 512;
+  std::string draft = "none";
+  std::int64_t draft_tokens = 4;
   int threads = 0;
   std::string kernels;
   std::string huge_pages = "auto";

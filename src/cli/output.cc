@@ -103,6 +103,7 @@ Status WriteJson(const RunOptions& options, const RunReport& r) {
                   {"absorbed", r.stats.absorbed_steps},
                   {"mha_one_shot", r.stats.attention.mha_one_shot},
                   {"mha_in_pieces", r.stats.attention.mha_in_pieces}};
+    j["draft"] = {{"kind", options.draft}, {"checked", r.stats.draft_rows}, {"held", r.stats.accepted}};
   }
   j["memory"] = {{"weights", r.memory.weights},
                  {"cache", r.memory.cache},
@@ -122,6 +123,11 @@ void WriteSummary(const RunOptions& options, const RunReport& r) {
       r.finish_reason);
   if (options.is_explicit()) return;
   Say("huge pages ({}): {}\n", options.huge_pages, HugePagesText(r));
+  if (r.stats.draft_rows > 0) {
+    Say("guesses ({}): {} checked, {} held; {:.2f} tokens a decode step\n", options.draft, r.stats.draft_rows,
+        r.stats.accepted,
+        Rate(DecodeSteps(r), static_cast<double>(DecodeSteps(r)) - static_cast<double>(r.stats.accepted)));
+  }
   Say("{} bytes per cached token; {} steps: {} with mha rows (prompt {}; expanded at once {}, in pieces {}), {} with "
       "absorbed rows; form table {}\n",
       r.cache_bytes_per_token, r.stats.steps, r.stats.mha_steps, r.prompt_form, r.stats.attention.mha_one_shot,

@@ -64,6 +64,20 @@ void AddSamplingFlags(CLI::App& c, RunOptions* o) {
       ->check(NumberIn(0, true, 1));
   c.add_option("--repetition-penalty", o->repetition_penalty, "Divide the logits of tokens seen by it; 1: off")
       ->check(NumberIn(0, false, 100));
+  c.add_option("--presence-penalty", o->presence_penalty, "Take this from the logits of tokens of the output so far")
+      ->check(NumberIn(-2, true, 2))
+      ->capture_default_str();
+  c.add_option("--frequency-penalty", o->frequency_penalty, "Take it once for each time that the token stands there")
+      ->check(NumberIn(-2, true, 2))
+      ->capture_default_str();
+  c.add_option("--draft", o->draft,
+               "How tokens are guessed ahead, to be checked together: none, or ngram (what followed the last tokens "
+               "where they stood before). No bit of the output depends on it")
+      ->check(CLI::IsMember({"none", "ngram"}))
+      ->capture_default_str();
+  c.add_option("--draft-tokens", o->draft_tokens, "Most guesses a step; fewer where they don't hold")
+      ->check(WholeIn(1, 64))
+      ->capture_default_str();
   c.add_option("--seed", o->seed, "Of the draws: the same seed draws the same on every run")
       ->check(WholeIn(0, UINT64_MAX))
       ->capture_default_str();
@@ -106,6 +120,8 @@ SamplingParams Sampling(const RunOptions& options, const SamplingParams& default
   s.top_p = options.top_p.value_or(s.top_p);
   s.min_p = options.min_p.value_or(s.min_p);
   s.repetition_penalty = options.repetition_penalty.value_or(s.repetition_penalty);
+  s.presence_penalty = options.presence_penalty;
+  s.frequency_penalty = options.frequency_penalty;
   s.seed = options.seed;
   return s;
 }

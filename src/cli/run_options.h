@@ -34,6 +34,8 @@ struct RunOptions : ComputeOptions {
   std::optional<double> top_p;
   std::optional<double> min_p;
   std::optional<double> repetition_penalty;
+  double presence_penalty = 0;
+  double frequency_penalty = 0;
   std::uint64_t seed = 0;
 };
 

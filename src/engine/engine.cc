@@ -36,7 +36,6 @@ const char* DrafterName(Drafter drafter) {
   switch (drafter) {
     case Drafter::kNone: return "none";
     case Drafter::kNgram: return "ngram";
-    case Drafter::kMtp: return "mtp";
   }
   return "?";
 }

@@ -30,6 +30,7 @@ class AddedTokenFinder {
  public:
   // Of tokens with distinct contents.
   explicit AddedTokenFinder(std::vector<AddedToken> tokens);
+  bool empty() const { return entries_.empty(); }
 
   struct Found {
     std::size_t begin = 0;

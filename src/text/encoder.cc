@@ -4,6 +4,7 @@
 #include <bit>
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace mla::text {
 
@@ -13,24 +14,52 @@ Status Encoder::AsText(std::string_view text) {
 }
 
 Status Encoder::Parse(std::string_view text) {
-  return Tokens(text, parts_.first_pass, [&](std::string_view part, bool at_start) -> Status {
+  const TextRange whole{0, text.size()};
+  return ParseWithin(text, {&whole, 1});
+}
+
+namespace {
+
+// The ranges' parts in text[begin, end), counted from there.
+std::vector<TextRange> Clipped(std::span<const TextRange> ranges, std::size_t begin, std::size_t end) {
+  std::vector<TextRange> clipped;
+  for (const TextRange& range : ranges) {
+    const std::size_t from = std::max(range.begin, begin);
+    const std::size_t to = std::min(range.end, end);
+    if (from < to) clipped.push_back({from - begin, to - begin});
+  }
+  return clipped;
+}
+
+}  // namespace
+
+Status Encoder::ParseWithin(std::string_view text, std::span<const TextRange> ranges) {
+  return Tokens(text, ranges, parts_.first_pass, [&](std::string_view part, bool at_start) -> Status {
     // Each part is normalized by itself: a prefix comes after every added token.
-    MLA_ASSIGN_OR_RETURN(const std::string normalized, parts_.normalizer.Apply(part));
-    return Tokens(normalized, parts_.second_pass,
+    const auto begin = static_cast<std::size_t>(part.data() - text.data());
+    // A text of many tokens and many ranges is not clipped again for each part where nothing is looked for in it.
+    std::vector<TextRange> inner;
+    if (!parts_.second_pass.empty()) inner = Clipped(ranges, begin, begin + part.size());
+    MLA_ASSIGN_OR_RETURN(const std::string normalized, parts_.normalizer.Apply(part, &inner));
+    return Tokens(normalized, inner, parts_.second_pass,
                   [&](std::string_view words, bool first) { return Words(words, at_start && first); });
   });
 }
 
-// Appends the finder's tokens, and calls rest(part, whether the text begins with it) on what is between them.
+// Appends the finder's tokens in the ranges, and calls rest(part, whether the text begins with it) on what is between
+// them.
 template <class Rest>
-Status Encoder::Tokens(std::string_view text, const AddedTokenFinder& finder, Rest rest) {
+Status Encoder::Tokens(std::string_view text, std::span<const TextRange> ranges, const AddedTokenFinder& finder,
+                       Rest rest) {
   std::size_t done = 0;
-  while (const auto found = finder.Find(text, done)) {
-    const std::string_view before = text.substr(done, found->begin - done);
-    const std::size_t kept = before.size() - (found->lstrip ? SpacesAtEnd(before) : 0);
-    if (kept > 0) MLA_RETURN_IF_ERROR(rest(before.substr(0, kept), done == 0));
-    ids_.push_back(found->id);
-    done = found->end + (found->rstrip ? SpacesAtStart(text.substr(found->end)) : 0);
+  for (const TextRange& range : ranges) {
+    while (const auto found = finder.Find(text.substr(0, range.end), std::max(done, range.begin))) {
+      const std::string_view before = text.substr(done, found->begin - done);
+      const std::size_t kept = before.size() - (found->lstrip ? SpacesAtEnd(before) : 0);
+      if (kept > 0) MLA_RETURN_IF_ERROR(rest(before.substr(0, kept), done == 0));
+      ids_.push_back(found->id);
+      done = found->end + (found->rstrip ? SpacesAtStart(text.substr(found->end)) : 0);
+    }
   }
   if (done == text.size()) return {};
   return rest(text.substr(done), done == 0);

@@ -4,11 +4,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "mla/result.h"
+#include "mla/tokenizer.h"
 #include "text/added_tokens.h"
 #include "text/bpe.h"
 #include "text/normalizer.h"
@@ -33,6 +35,8 @@ class Encoder {
   // `text` is valid UTF-8; both fail as Normalizer::Apply and PreTokenizer::Split do.
   Status AsText(std::string_view text);
   Status Parse(std::string_view text);
+  // Added tokens alone that lie in one of the ranges, which are in order and don't overlap.
+  Status ParseWithin(std::string_view text, std::span<const TextRange> ranges);
   std::vector<std::int32_t> TakeIds() { return std::move(ids_); }
 
  private:
@@ -43,7 +47,7 @@ class Encoder {
   };
 
   template <class Rest>
-  Status Tokens(std::string_view text, const AddedTokenFinder& finder, Rest rest);
+  Status Tokens(std::string_view text, std::span<const TextRange> ranges, const AddedTokenFinder& finder, Rest rest);
   Status Words(std::string_view normalized, bool at_start);
   void Word(std::string_view word);
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "mla/result.h"
+#include "mla/tokenizer.h"
 #include "text/replace.h"
 
 namespace mla::text {
@@ -25,7 +26,9 @@ class Normalizer {
   bool empty() const { return steps_.empty(); }
 
   // `text` is valid UTF-8, and so is the result. An empty text stays empty.
-  Result<std::string> Apply(std::string_view text) const;
+  // Ranges of it become those of the result; a replaced part that a range has only partly is not in it,
+  // and a prefix is in the one that holds the first character.
+  Result<std::string> Apply(std::string_view text, std::vector<TextRange>* ranges = nullptr) const;
 
  private:
   std::vector<Replacement> steps_;  // an empty `from`: a prefix

@@ -190,6 +190,11 @@ Result<Tokenizer> Tokenizer::LoadFiles(const std::string& dir) {
 }
 
 Result<std::vector<std::int32_t>> Tokenizer::Encode(std::string_view text, AddedTokens added) const {
+  const TextRange whole{0, text.size()};
+  return Encode(text, std::span<const TextRange>(&whole, added == AddedTokens::kParse ? 1 : 0));
+}
+
+Result<std::vector<std::int32_t>> Tokenizer::Encode(std::string_view text, std::span<const TextRange> trusted) const {
   if (text.size() > kMaxTextBytes) {
     return Error{fmt::format("text: expected at most {} bytes, found {}", kMaxTextBytes, text.size())};
   }
@@ -199,7 +204,7 @@ Result<std::vector<std::int32_t>> Tokenizer::Encode(std::string_view text, Added
   }
   return WithoutThrow("text", [&]() -> Result<std::vector<std::int32_t>> {
     text::Encoder encoder({impl_->normalizer, impl_->pre_tokenizer, impl_->bpe, impl_->first_pass, impl_->second_pass});
-    const Status status = added == AddedTokens::kParse ? encoder.Parse(text) : encoder.AsText(text);
+    const Status status = trusted.empty() ? encoder.AsText(text) : encoder.ParseWithin(text, trusted);
     if (!status.ok()) return Error{fmt::format("text: {}", status.error().message)};
     return encoder.TakeIds();
   });

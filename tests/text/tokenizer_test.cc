@@ -128,6 +128,36 @@ TEST(Tokenizer, AddedTokensAreParsedOnlyWhereAsked) {
   EXPECT_EQ(tokenizer->Decode(ids, true), "a<x><x><y>b");
 }
 
+// What the template wrote and what the user wrote are one text: cut into words together, and an added token is one only
+// where all of it is trusted.
+TEST(Tokenizer, AddedTokensAreParsedWhereTheTextIsTrusted) {
+  SmallTokenizer small;
+  small.words = {"ab"};
+  small.merges = R"(["a b"])";
+  small.added = "[" + Added("<u>", 257, true) + ", " + Added("<u>a", 258, true) + "]";
+  auto tokenizer = small.Load();
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().message;
+  const auto encode = [&](std::string_view text, const std::vector<TextRange>& trusted) {
+    const auto ids = tokenizer->Encode(text, trusted);
+    EXPECT_TRUE(ids.ok());
+    return ids.ok() ? *ids : Ids();
+  };
+  EXPECT_EQ(encode("<u><u>", {{0, 3}}), (Ids{257, '<', 'u', '>'}));
+  EXPECT_EQ(encode("<u><u>", {{3, 6}}), (Ids{'<', 'u', '>', 257}));
+  // Half of it trusted is not enough, in one range or in two that touch.
+  EXPECT_EQ(encode("<u>", {{0, 2}}), (Ids{'<', 'u', '>'}));
+  EXPECT_EQ(encode("<u>", {{0, 1}, {1, 3}}), (Ids{'<', 'u', '>'}));
+  // The longer token would reach into the user's text: the shorter one stands.
+  EXPECT_EQ(encode("<u>a", {{0, 3}}), (Ids{257, 'a'}));
+  EXPECT_EQ(encode("<u>a", {{0, 4}}), (Ids{258}));
+  // A border of trust cuts no word.
+  EXPECT_EQ(encode("abab", {{0, 1}, {3, 4}}), (Ids{256, 256}));
+  for (const std::string_view text : {"", "ab<u>ab", "<u>", "a<u>a<u>ab"}) {
+    EXPECT_EQ(encode(text, {{0, text.size()}}), *tokenizer->Encode(text, Tokenizer::AddedTokens::kParse)) << text;
+    EXPECT_EQ(encode(text, {}), *tokenizer->Encode(text)) << text;
+  }
+}
+
 TEST(Tokenizer, AnAddedTokenDecodesToItsContent) {
   SmallTokenizer small;
   small.added = "[" + Added("caf\u00e9", 256, false) + "]";  // every letter is in the byte-level alphabet too
