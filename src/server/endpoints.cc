@@ -101,48 +101,52 @@ std::optional<ApiError> ServerImpl::Encode(const std::string& text, bool bos, st
 }
 
 void ServerImpl::Tokenize(const ExchangePtr& e) {
-  auto root = io::ParseJson(e->request().body, "body");
-  if (!root.ok()) return Error(e, {.message = root.error().message});
-  Fields fields(*root);
-  std::string text;
-  bool special = true;
-  fields.Text("prompt", &text);
-  fields.Bool("add_special_tokens", &special);
-  if (!root->is_object() || fields.Find("prompt") == nullptr) {
-    fields.Fail({.message = "prompt: expected a text, found none", .param = "prompt"});
-  }
-  if (fields.error()) return Error(e, *fields.error());
-  std::vector<std::int32_t> ids;
-  if (auto error = Encode(text, special, &ids)) return Error(e, *error);
-  JsonWriter json;
-  json.BeginObject().Key("count").Int(static_cast<std::int64_t>(ids.size())).Key("max_model_len").Int(context_);
-  json.Key("tokens").BeginArray();
-  for (const std::int32_t id : ids) json.Int(id);
-  json.EndArray().EndObject();
-  e->Respond(200, kJson, json.text());
+  Prepare(e, [this, e](const std::string& body) -> Action {
+    auto root = io::ParseJson(body, "body");
+    if (!root.ok()) return Refusal(e, {.message = root.error().message});
+    Fields fields(*root);
+    std::string text;
+    bool special = true;
+    fields.Text("prompt", &text);
+    fields.Bool("add_special_tokens", &special);
+    if (fields.Find("prompt") == nullptr) {
+      fields.Fail({.message = "prompt: expected a text, found none", .param = "prompt"});
+    }
+    if (fields.error()) return Refusal(e, *fields.error());
+    std::vector<std::int32_t> ids;
+    if (auto error = Encode(text, special, &ids)) return Refusal(e, *error);
+    JsonWriter json;
+    json.BeginObject().Key("count").Int(static_cast<std::int64_t>(ids.size())).Key("max_model_len").Int(context_);
+    json.Key("tokens").BeginArray();
+    for (const std::int32_t id : ids) json.Int(id);
+    json.EndArray().EndObject();
+    return [e, answer = json.Take()] { e->Respond(200, kJson, answer); };
+  });
 }
 
 void ServerImpl::Detokenize(const ExchangePtr& e) {
-  auto root = io::ParseJson(e->request().body, "body");
-  if (!root.ok()) return Error(e, {.message = root.error().message});
-  const io::JsonValue* tokens = root->Find("tokens");
-  if (tokens == nullptr || !tokens->is_array()) {
-    return Error(e, {.message = "tokens: expected a list of token ids", .param = "tokens"});
-  }
-  StreamDecoder decoder(*parts_.tokenizer);
-  std::string text;
-  for (const io::JsonValue& id : tokens->items()) {
-    if (!id.is_int() || id.integer() < 0 || id.integer() >= parts_.info->vocab_size) {
-      return Error(e, {.message = fmt::format("tokens: expected ids from 0 to {}, found {}",
-                                              parts_.info->vocab_size - 1, id.Describe()),
-                       .param = "tokens"});
+  Prepare(e, [this, e](const std::string& body) -> Action {
+    auto root = io::ParseJson(body, "body");
+    if (!root.ok()) return Refusal(e, {.message = root.error().message});
+    const io::JsonValue* tokens = root->Find("tokens");
+    if (tokens == nullptr || !tokens->is_array()) {
+      return Refusal(e, {.message = "tokens: expected a list of token ids", .param = "tokens"});
     }
-    text += decoder.Push(static_cast<std::int32_t>(id.integer()));
-  }
-  text += decoder.Finish();
-  JsonWriter json;
-  json.BeginObject().Key("prompt").String(text).EndObject();
-  e->Respond(200, kJson, json.text());
+    StreamDecoder decoder(*parts_.tokenizer);
+    std::string text;
+    for (const io::JsonValue& id : tokens->items()) {
+      if (!id.is_int() || id.integer() < 0 || id.integer() >= parts_.info->vocab_size) {
+        return Refusal(e, {.message = fmt::format("tokens: expected ids from 0 to {}, found {}",
+                                                  parts_.info->vocab_size - 1, id.Describe()),
+                           .param = "tokens"});
+      }
+      text += decoder.Push(static_cast<std::int32_t>(id.integer()));
+    }
+    text += decoder.Finish();
+    JsonWriter json;
+    json.BeginObject().Key("prompt").String(text).EndObject();
+    return [e, answer = json.Take()] { e->Respond(200, kJson, answer); };
+  });
 }
 
 std::optional<ApiError> ServerImpl::KnownModel(const Generation& g) const {
@@ -193,17 +197,29 @@ AnswerOptions ServerImpl::OptionsOf(const Generation& g, bool chat) {
 }
 
 void ServerImpl::Completions(const ExchangePtr& e) {
-  CompletionRequest request;
-  if (auto error = ParseCompletion(e->request().body, Limits(), &request)) return Error(e, *error);
+  if (auto error = Admit(1, false)) return Error(e, *error);
+  Prepare(e, [this, e](const std::string& body) -> Action {
+    CompletionRequest request;
+    if (auto error = ParseCompletion(body, Limits(), &request)) return Refusal(e, *error);
+    if (auto error = KnownModel(request.generation)) return Refusal(e, *error);
+    for (Prompt& prompt : request.prompts) {
+      std::vector<std::int32_t> ids;
+      if (auto error = prompt.ids ? Fits(prompt.ids->size(), "prompt") : Encode(prompt.text, true, &ids)) {
+        return Refusal(e, *error);
+      }
+      if (!prompt.ids) prompt.ids = std::move(ids);
+    }
+    return [this, e, request = std::move(request)] { Complete(e, request); };
+  });
+}
+
+void ServerImpl::Complete(const ExchangePtr& e, const CompletionRequest& request) {
   const Generation& g = request.generation;
-  if (auto error = KnownModel(g)) return Error(e, *error);
   if (auto error = Admit(static_cast<std::int64_t>(request.prompts.size()), g.stream)) return Error(e, *error);
   std::vector<ScheduledRequest> scheduled;
   for (const Prompt& prompt : request.prompts) {
-    std::vector<std::int32_t> ids = prompt.ids.value_or(std::vector<std::int32_t>{});
-    if (auto error = prompt.ids ? Fits(ids.size(), "prompt") : Encode(prompt.text, true, &ids)) return Error(e, *error);
     if (options_.log_prompts) parts_.log(fmt::format("event=prompt text={}", io::Quoted(prompt.text, 4000)));
-    scheduled.push_back(Scheduled(g, ids, request.echo, g.max_tokens.value_or(kDefaultMaxTokens)));
+    scheduled.push_back(Scheduled(g, *prompt.ids, request.echo, g.max_tokens.value_or(kDefaultMaxTokens)));
   }
   AnswerOptions options = OptionsOf(g, false);
   options.echo = request.echo;
@@ -212,19 +228,26 @@ void ServerImpl::Completions(const ExchangePtr& e) {
 
 void ServerImpl::Chat(const ExchangePtr& e) {
   if (!parts_.chat) return Error(e, {.message = "this model has no chat template", .code = "no_chat_template"});
-  ChatRequest request;
-  if (auto error = ParseChat(e->request().body, Limits(), &request)) return Error(e, *error);
+  if (auto error = Admit(1, false)) return Error(e, *error);
+  Prepare(e, [this, e](const std::string& body) -> Action {
+    ChatRequest request;
+    if (auto error = ParseChat(body, Limits(), &request)) return Refusal(e, *error);
+    if (auto error = KnownModel(request.generation)) return Refusal(e, *error);
+    auto prompt = parts_.chat(request);
+    if (!prompt.ok()) return Refusal(e, {.message = prompt.error().message, .param = "messages"});
+    if (auto error = Fits(prompt->ids.size(), "messages")) return Refusal(e, *error);
+    return [this, e, request = std::move(request), p = std::move(prompt).value()] { Converse(e, request, p); };
+  });
+}
+
+void ServerImpl::Converse(const ExchangePtr& e, const ChatRequest& request, const ChatPrompt& prompt) {
   const Generation& g = request.generation;
-  if (auto error = KnownModel(g)) return Error(e, *error);
   if (auto error = Admit(1, g.stream)) return Error(e, *error);
-  const auto prompt = parts_.chat(request);
-  if (!prompt.ok()) return Error(e, {.message = prompt.error().message, .param = "messages"});
-  if (auto error = Fits(prompt->ids.size(), "messages")) return Error(e, *error);
   if (options_.log_prompts) parts_.log(fmt::format("event=prompt text={}", io::Quoted(request.messages, 4000)));
-  const std::int64_t room = std::max<std::int64_t>(1, context_ - static_cast<std::int64_t>(prompt->ids.size()));
+  const std::int64_t room = std::max<std::int64_t>(1, context_ - static_cast<std::int64_t>(prompt.ids.size()));
   AnswerOptions options = OptionsOf(g, true);
-  options.reply = ReplyParser::Options{prompt->in_reasoning, request.parse_tools};
-  Launch(e, std::move(options), {Scheduled(g, prompt->ids, false, g.max_tokens.value_or(room))});
+  options.reply = ReplyParser::Options{prompt.in_reasoning, request.parse_tools};
+  Launch(e, std::move(options), {Scheduled(g, prompt.ids, false, g.max_tokens.value_or(room))});
 }
 
 }  // namespace mla::server

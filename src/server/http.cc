@@ -70,7 +70,10 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
   }
 
   const HttpRequest& request() const override { return request_; }
-  void OnGone(std::function<void()> gone) override { gone_ = std::move(gone); }
+  void OnGone(std::function<void()> gone) override {
+    if (closed_) return gone();
+    gone_ = std::move(gone);
+  }
 
   void Respond(int status, std::string_view type, std::string_view body, std::string_view more) override {
     if (closed_ || !busy_) return;

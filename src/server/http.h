@@ -46,7 +46,7 @@ class Exchange {
   virtual void BeginStream() = 0;
   virtual void Send(std::string_view bytes) = 0;
   virtual void EndStream() = 0;
-  // Called once, if the peer leaves or is dropped before the answer has ended.
+  // Called once, if the peer leaves or is dropped before the answer has ended; at once, where it has.
   virtual void OnGone(std::function<void()> gone) = 0;
 };
 

@@ -148,8 +148,10 @@ bool ReplyParser::Advance(std::vector<ReplyPart>* parts, bool at_end) {
         return false;
       }
       const std::size_t keep = std::max(PartialSuffix(held_, kSection), PartialSuffix(held_, kKimiSection));
-      kimi_ = held_.find(kKimiSection) != std::string::npos;
-      if (kimi_ || held_.find(kSection) != std::string::npos) {
+      const std::size_t kimi = held_.find(kKimiSection);
+      const std::size_t deepseek = held_.find(kSection);
+      if (kimi != deepseek) {
+        kimi_ = kimi < deepseek;
         return UpTo(kimi_ ? kKimiSection : kSection, State::kBetweenCalls, ReplyPart::Kind::kContent, parts);
       }
       Emit(ReplyPart::Kind::kContent, held_.size() - keep, parts);

@@ -40,6 +40,7 @@ ServerImpl::ServerImpl(ServerParts parts, ServerOptions options)
 
 ServerImpl::~ServerImpl() {
   closing_ = true;
+  worker_.reset();
   loop_.reset();
   tickets_.clear();
   http_.reset();
@@ -48,6 +49,7 @@ ServerImpl::~ServerImpl() {
 Status ServerImpl::Listen() {
   MLA_ASSIGN_OR_RETURN(http_, HttpServer::Listen(options_.host, options_.port, options_.http,
                                                  [this](const ExchangePtr& exchange) { Handle(exchange); }));
+  worker_ = std::make_unique<Worker>();
   loop_ = std::make_unique<EngineLoop>(
       *parts_.engine, options_.max_queue, [this](std::vector<LoopEvent> events, double seconds) {
         http_->Post([this, events = std::move(events), seconds] { OnEvents(events, seconds); });
@@ -128,7 +130,8 @@ double ServerImpl::TokensPerSecond() {
 
 std::optional<ApiError> ServerImpl::Admit(std::int64_t prompts, bool stream) const {
   if (draining_) return ApiError{.status = 503, .message = "the server is draining", .code = "draining"};
-  const auto waiting = std::count_if(tickets_.begin(), tickets_.end(), [](const auto& t) { return t.second.waiting; });
+  const auto queued = std::count_if(tickets_.begin(), tickets_.end(), [](const auto& t) { return t.second.waiting; });
+  const std::int64_t waiting = queued + preparing_;
   if (waiting + prompts > options_.max_queue) {
     return ApiError{
         .status = 429,
@@ -143,6 +146,28 @@ std::optional<ApiError> ServerImpl::Admit(std::int64_t prompts, bool stream) con
                     .retry_after = 1};
   }
   return std::nullopt;
+}
+
+void ServerImpl::Prepare(const ExchangePtr& e, std::function<Action(const std::string& body)> prepare) {
+  ++preparing_;
+  worker_->Post([this, e, body = e->request().body, prepare = std::move(prepare)]() mutable {
+    Action action;
+    try {
+      action = prepare(body);
+    } catch (const std::exception& fault) {
+      action = Refusal(e, {.status = 500, .message = fault.what()});
+    }
+    prepare = nullptr;
+    // Connections end on the server's thread: the last word of this one is let go there.
+    http_->Post([this, keep = std::move(e), action = std::move(action)] {
+      --preparing_;
+      action();
+    });
+  });
+}
+
+ServerImpl::Action ServerImpl::Refusal(const ExchangePtr& e, ApiError error) {
+  return [this, e, error = std::move(error)] { Error(e, error); };
 }
 
 void ServerImpl::Launch(const ExchangePtr& e, AnswerOptions options, std::vector<ScheduledRequest> requests) {

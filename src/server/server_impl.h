@@ -2,6 +2,7 @@
 #ifndef MLA_SERVER_SERVER_IMPL_H_
 #define MLA_SERVER_SERVER_IMPL_H_
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -16,6 +17,7 @@
 #include "server/api_error.h"
 #include "server/metrics.h"
 #include "server/server.h"
+#include "server/worker.h"
 
 namespace mla::server {
 
@@ -67,6 +69,15 @@ class ServerImpl final : public Server {
   void Detokenize(const ExchangePtr& e);
   void Completions(const ExchangePtr& e);
   void Chat(const ExchangePtr& e);
+  // Once their prompts are ids.
+  void Complete(const ExchangePtr& e, const CompletionRequest& request);
+  void Converse(const ExchangePtr& e, const ChatRequest& request, const ChatPrompt& prompt);
+
+  // Reads the request's body on the worker, and does there what takes long; what that returns is done on the server's
+  // thread. A preparation uses nothing of the server that changes.
+  using Action = std::function<void()>;
+  void Prepare(const ExchangePtr& e, std::function<Action(const std::string& body)> prepare);
+  Action Refusal(const ExchangePtr& e, ApiError error);
 
   void Error(const ExchangePtr& e, const ApiError& error);
 
@@ -97,6 +108,8 @@ class ServerImpl final : public Server {
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<EngineLoop> loop_;
   std::map<Ticket, Pending> tickets_;
+  std::unique_ptr<Worker> worker_;
+  std::int64_t preparing_ = 0;
   Ticket next_ticket_ = 1;
   std::int64_t next_answer_ = 1;
   std::int64_t streams_ = 0;
