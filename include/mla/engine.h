@@ -81,10 +81,10 @@ struct Request {
   std::vector<std::int32_t> prompt;  // at least one id, each in [0, vocab_size)
   std::int64_t max_tokens = 256;     // 0: only the prompt is run
   SamplingParams sampling;
-  std::vector<std::int32_t> eos_ids;  // generation ends with the first of these; empty: never
-  bool prompt_logprobs = false;       // log-probability of each prompt token but the first
-  std::int64_t top_logprobs = 0;      // likeliest tokens to tell for each output token (and prompt token); 0 to 20
-  std::vector<LogitBias> logit_bias;  // at most one an id
+  std::vector<std::int32_t> eos_ids;       // generation ends with the first of these; empty: never
+  bool prompt_logprobs = false;            // log-probability of each prompt token but the first
+  std::int64_t top_logprobs = 0;           // likeliest tokens to tell for each output token (and prompt token); 0 to 20
+  std::vector<LogitBias> logit_bias = {};  // at most one an id
 };
 
 enum class FinishReason : std::uint8_t { kNone, kEos, kMaxTokens, kContext, kNotFinite, kCancelled, kDeadline };
