@@ -59,7 +59,7 @@ struct EngineOptions {
   PrefixReuse prefix_reuse = PrefixReuse::kAll;
   Drafter drafter = Drafter::kNone;
   std::int64_t draft_tokens = 4;     // most guesses a sequence and step; fewer where they don't pay
-  std::int64_t prefill_chunk = 512;  // prompt rows of a sequence in one step
+  std::int64_t prefill_chunk = 512;  // prompt rows of a step, of all sequences
   std::int64_t page_tokens = kDefaultPageTokens;
   std::int64_t cache_pages = 0;                        // 0: enough for max_sequences of full context
   std::int64_t expand_bytes = std::int64_t{64} << 20;  // of the MHA form's workspace
@@ -81,10 +81,10 @@ struct Request {
   std::vector<std::int32_t> prompt;  // at least one id, each in [0, vocab_size)
   std::int64_t max_tokens = 256;     // 0: only the prompt is run
   SamplingParams sampling;
-  std::vector<std::int32_t> eos_ids;  // generation ends with the first of these; empty: never
-  bool prompt_logprobs = false;       // log-probability of each prompt token but the first
-  std::int64_t top_logprobs = 0;      // likeliest tokens to tell for each output token (and prompt token); 0 to 20
-  std::vector<LogitBias> logit_bias;  // at most one an id
+  std::vector<std::int32_t> eos_ids;       // generation ends with the first of these; empty: never
+  bool prompt_logprobs = false;            // log-probability of each prompt token but the first
+  std::int64_t top_logprobs = 0;           // likeliest tokens to tell for each output token (and prompt token); 0 to 20
+  std::vector<LogitBias> logit_bias = {};  // at most one an id
 };
 
 enum class FinishReason : std::uint8_t { kNone, kEos, kMaxTokens, kContext, kNotFinite, kCancelled, kDeadline };
@@ -177,7 +177,7 @@ class Engine {
 
   // New pages that a prompt and one token of output would take now, those that it would share left out; and pages that
   // are free or idle and that no prompt admitted already has yet to take.
-  std::int64_t PagesNeeded(const Request& request) const;
+  std::int64_t PagesNeeded(std::span<const std::int32_t> prompt) const;
   std::int64_t pages_to_spare() const;
 
   // The sequence stays readable until released.

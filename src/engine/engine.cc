@@ -150,12 +150,8 @@ Result<SequenceId> Engine::Fork(SequenceId id, std::uint64_t sample) {
 std::unique_ptr<Sequence> Engine::Impl::NewSequence(const Request& request, std::span<const std::int32_t> prompt) {
   auto s = std::make_unique<Sequence>();
   s->id = next_id;
-  s->request.max_tokens = request.max_tokens;
-  s->request.sampling = request.sampling;
-  s->request.eos_ids = request.eos_ids;
-  s->request.prompt_logprobs = request.prompt_logprobs;
-  s->request.top_logprobs = request.top_logprobs;
-  s->request.logit_bias = request.logit_bias;
+  s->request = request;
+  std::vector<std::int32_t>().swap(s->request.prompt);  // it moves to `ids`
   s->prompt_size = static_cast<std::int64_t>(prompt.size());
   // A sequence alone never waits for a page: it ends where the context does, or the whole cache.
   const std::int64_t context = std::min(sizes.options.context, pages.total() * sizes.layout.page_tokens);
@@ -257,9 +253,8 @@ std::int64_t Engine::missing_pages() const {
   return engine::MissingPages(impl_->sizes, impl_->sequences, impl_->pages);
 }
 
-std::int64_t Engine::PagesNeeded(const Request& request) const {
-  const std::int64_t needed = impl_->pages.Needed(request.prompt);
-  return std::min(needed, impl_->pages.total());
+std::int64_t Engine::PagesNeeded(std::span<const std::int32_t> prompt) const {
+  return std::min(impl_->pages.Needed(prompt), impl_->pages.total());
 }
 
 std::int64_t Engine::pages_to_spare() const {

@@ -54,6 +54,8 @@ struct Scheduler::Impl {
     if (!options.now) options.now = SteadySeconds;
   }
 
+  std::int64_t held() const;
+  void Leave(Sample* sample);
   void End(Entry* entry, FinishReason reason);
   void Expire();
   void Admit();
@@ -135,17 +137,30 @@ Stored Scheduler::Impl::Store(std::span<const T> values, std::vector<T>* storage
   return stored;
 }
 
+// Samples in the engine.
+std::int64_t Scheduler::Impl::held() const {
+  std::int64_t held = 0;
+  for (const Entry& entry : running) {
+    held += std::count_if(entry.samples.begin(), entry.samples.end(), [](const Sample& s) { return !s.ended; });
+  }
+  return held;
+}
+
+// Out of the engine, where the sample is in it.
+void Scheduler::Impl::Leave(Sample* sample) {
+  sample->ended = true;
+  if (sample->sequence == 0) return;
+  std::erase(parked, sample->sequence);
+  engine.Release(sample->sequence);
+}
+
 // Ends those samples of a request that have not ended by themselves.
 void Scheduler::Impl::End(Entry* entry, FinishReason reason) {
-  const bool admitted = entry->samples.front().sequence != 0;
   for (std::size_t i = 0; i < entry->samples.size(); ++i) {
     Sample& sample = entry->samples[i];
     if (sample.ended) continue;
-    sample.ended = true;
     Add(SchedulerEvent::Kind::kFinished, *entry, i).event.finish = reason;
-    if (!admitted) continue;
-    std::erase(parked, sample.sequence);
-    engine.Release(sample.sequence);
+    Leave(&sample);
   }
   ++stats.finished;
   ++(reason == FinishReason::kDeadline ? stats.expired : stats.cancelled);
@@ -178,11 +193,8 @@ void Scheduler::Impl::Expire() {
 bool Scheduler::Impl::ResumeParked() {
   while (!parked.empty()) {
     const SequenceId id = parked.front();
-    Request again;
-    const std::span<const std::int32_t> ids = engine.Get(id).ids;
-    again.prompt.assign(ids.begin(), ids.end());
-    const bool alone = engine.free_pages() == engine.pages().total;
-    if (!alone && engine.PagesNeeded(again) > engine.pages_to_spare()) return false;
+    const bool alone = engine.free_pages() == engine.options().cache_pages;
+    if (!alone && engine.PagesNeeded(engine.Get(id).ids) > engine.pages_to_spare()) return false;
     engine.Resume(id);
     parked.erase(parked.begin());
   }
@@ -191,17 +203,14 @@ bool Scheduler::Impl::ResumeParked() {
 
 void Scheduler::Impl::Admit() {
   if (!ResumeParked()) return;
-  std::int64_t held = 0;
-  for (const Entry& entry : running) {
-    held += std::count_if(entry.samples.begin(), entry.samples.end(), [](const Sample& s) { return !s.ended; });
-  }
+  std::int64_t in_engine = held();
   while (!waiting.empty()) {
     Entry& entry = waiting.front();
     const auto samples = static_cast<std::int64_t>(entry.samples.size());
-    if (held + samples > engine.options().max_sequences) return;
+    if (in_engine + samples > engine.options().max_sequences) return;
     // Each sample beyond the first writes a copy of the prompt's last page.
-    const std::int64_t needed = engine.PagesNeeded(entry.asked.request) + samples - 1;
-    if (held > 0 && needed > engine.pages_to_spare()) return;
+    const bool alone = in_engine == 0;
+    if (!alone && engine.PagesNeeded(entry.asked.request.prompt) + samples - 1 > engine.pages_to_spare()) return;
     const Result<SequenceId> first = engine.Submit(entry.asked.request);
     if (!first.ok()) return;  // memory is short: it is tried again with the next step
     entry.samples.front().sequence = first.value();
@@ -220,7 +229,7 @@ void Scheduler::Impl::Admit() {
     SchedulerEvent& event = Add(SchedulerEvent::Kind::kAdmitted, entry, 0).event;
     event.cached_tokens = view.cached_tokens;
     event.prompt_form = view.prompt_form;
-    held += samples;
+    in_engine += samples;
     std::vector<std::int32_t>().swap(entry.asked.request.prompt);
     running.push_back(std::move(entry));
     waiting.pop_front();
@@ -266,9 +275,7 @@ void Scheduler::Impl::TellSample(Entry* entry, std::size_t index) {
     told.prompt_logprobs = Store(view.prompt_logprobs, &logprobs);
     told.top_of_prompt = Store(view.top_of_prompt, &tops);
   }
-  sample.ended = true;
-  std::erase(parked, sample.sequence);
-  engine.Release(sample.sequence);
+  Leave(&sample);
 }
 
 void Scheduler::Impl::Tell() {
@@ -311,10 +318,7 @@ std::span<const SchedulerEvent> Scheduler::events() const { return impl_->events
 SchedulerStats Scheduler::stats() const {
   SchedulerStats stats = impl_->stats;
   stats.waiting = static_cast<std::int64_t>(impl_->waiting.size());
-  for (const Entry& entry : impl_->running) {
-    stats.running +=
-        std::count_if(entry.samples.begin(), entry.samples.end(), [](const Sample& s) { return !s.ended; });
-  }
+  stats.running = impl_->held();
   return stats;
 }
 

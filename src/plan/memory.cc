@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "engine/limits.h"
+#include "mla/prefix_index.h"
 #include "model/model.h"
 #include "plan/exact.h"
 #include "plan/weight_bytes.h"
@@ -125,7 +126,8 @@ Status Planner::AddEstimates(std::int64_t context, std::int64_t users, MemoryUse
   const std::int64_t rows = std::min(options_.prefill_chunk, context) + users - 1;
   MLA_ASSIGN_OR_RETURN(use->workspace, (StepFloats(rank_, rows) * 4).Get("bytes of a step's workspace"));
   MLA_RETURN_IF_ERROR(AddCache(context, users, use));
-  MLA_ASSIGN_OR_RETURN(use->tables, (Exact(use->pages) * PagePool::Bytes(1)).Get("bytes of page counts"));
+  const std::int64_t page = PagePool::Bytes(1) + PrefixIndex::Bytes(1, options_.page_tokens);
+  MLA_ASSIGN_OR_RETURN(use->tables, (Exact(use->pages) * page).Get("bytes of page counts and the prefix index"));
   return {};
 }
 

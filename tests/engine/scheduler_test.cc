@@ -41,7 +41,7 @@ class Traffic {
     options_.page_tokens = 16;
     options_.prefill_chunk = 32;
     options_.max_sequences = 4;
-    options_.cache_pages = 8 + Int(8);  // one sequence of 7 pages fits; four rarely do
+    options_.cache_pages = 7 + Int(4);  // one sequence of 7 pages fits; four rarely do
     options_.drafter = drafter;
     options_.prefix_reuse = mode == Mode::kRole ? PrefixReuse::kPrompt : PrefixReuse::kAll;
     base_ = RandomIds(80, TheModel().info().vocab_size, seed);
@@ -117,7 +117,7 @@ class Traffic {
     Request& r = asked.request;
     const std::int64_t vocab = TheModel().info().vocab_size;
     r.prompt = RandomIds(1 + Int(75), vocab, rng_());
-    const std::size_t common = std::min<std::size_t>(r.prompt.size(), Below(2) == 0 ? Below(76) : 0);
+    const std::size_t common = std::min<std::size_t>(r.prompt.size(), Below(4) != 0 ? Below(76) : 0);
     std::copy_n(base_.begin(), common, r.prompt.begin());
     r.max_tokens = 1 + Int(24);
     r.sampling.temperature = static_cast<double>(Below(2));
