@@ -35,7 +35,10 @@ std::int64_t ResidentBytes() {
 void ServerImpl::Health(const ExchangePtr& e) { e->Respond(200, kJson, "{\"status\":\"ok\"}"); }
 
 void ServerImpl::Home(const ExchangePtr& e) {
-  e->Respond(200, "text/html; charset=utf-8", Page(), "Referrer-Policy: no-referrer\r\nX-Frame-Options: DENY\r\n");
+  e->Respond(200, "text/html; charset=utf-8", Page(),
+             "Referrer-Policy: no-referrer\r\nX-Frame-Options: DENY\r\nContent-Security-Policy: default-src 'none'; "
+             "script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; base-uri 'none'; "
+             "form-action 'none'; frame-ancestors 'none'\r\n");
 }
 
 void ServerImpl::Ready(const ExchangePtr& e) {
@@ -48,6 +51,7 @@ void ServerImpl::Models(const ExchangePtr& e) {
   json.BeginObject().Key("object").String("list").Key("data").BeginArray().BeginObject();
   json.Key("id").String(options_.model_name).Key("object").String("model").Key("created").Int(0);
   json.Key("owned_by").String("mla").Key("max_model_len").Int(context_);
+  json.Key("chat").Bool(parts_.chat != nullptr);
   json.EndObject().EndArray().EndObject();
   e->Respond(200, kJson, json.text());
 }
@@ -61,7 +65,7 @@ void ServerImpl::StatsJson(const ExchangePtr& e) {
   json.Key("idle").Int(now.pages.idle).Key("shared").Int(now.pages.shared).EndObject();
   json.Key("prefix_hits").Int(now.engine.hits).Key("prefix_tokens_saved").Int(now.engine.cached_tokens);
   json.Key("draft_rows").Int(now.engine.draft_rows).Key("drafts_accepted").Int(now.engine.accepted);
-  json.Key("steps").Int(now.engine.steps).Key("last_form").String(now.form);
+  json.Key("steps").Int(now.engine.steps).Key("recent_forms").String(now.forms);
   json.Key("last_step_seconds")
       .Number(now.step_seconds)
       .Key("connections")

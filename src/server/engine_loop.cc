@@ -136,7 +136,10 @@ void EngineLoop::Impl::Note(double seconds) {
   const std::lock_guard lock(mutex);
   const bool mha = stats.mha_steps > now.engine.mha_steps;
   const bool absorbed = stats.absorbed_steps > now.engine.absorbed_steps;
-  if (mha || absorbed) now.form = mha && absorbed ? "both" : mha ? "mha" : "absorbed";
+  if (mha || absorbed) {
+    if (now.forms.size() >= LoopSnapshot::kFormsKept) now.forms.erase(0, 1);
+    now.forms += mha && absorbed ? 'b' : mha ? 'm' : 'a';
+  }
   now.engine = stats;
   now.scheduler = scheduler.stats();
   now.pages = engine.pages();

@@ -36,7 +36,8 @@ struct LoopSnapshot {
   EngineStats engine;
   PageUse pages;
   double step_seconds = 0;  // of the last step
-  const char* form = "";    // of the last step: "mha", "absorbed" or "both"
+  std::string forms;        // of the last steps, newest last: a(bsorbed), m(ha) or b(oth), at most kFormsKept
+  static constexpr std::size_t kFormsKept = 96;
 };
 
 class EngineLoop {
