@@ -19,7 +19,7 @@ constexpr std::string_view kCss =
 body{color:var(--text);background:var(--back);font:16px/1.45 system-ui,sans-serif;max-width:60rem;margin:0 auto;padding:1rem}
 figure{margin:1.5rem 0;max-width:42rem}figcaption h3{margin:0}figcaption p{margin:.2rem 0 .6rem}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums}th,td{border:1px solid var(--grid);padding:.25rem .6rem;text-align:right;white-space:nowrap}
-th[scope=row]{text-align:left;font-weight:600}th[scope=col]{white-space:normal;min-width:5rem}summary{font-weight:600;margin:.6rem 0}.wide{overflow-x:auto}
+th[scope=row]{text-align:left;font-weight:600}th[scope=col]{white-space:normal;min-width:5rem}.words td{text-align:left;white-space:normal}summary{font-weight:600;margin:.6rem 0}.wide{overflow-x:auto}
 )";
 
 }  // namespace

@@ -281,7 +281,7 @@ std::string ServeBenchJson(const ServeBenchReport& r) {
 }
 
 std::string ServeBenchHtml(const ServeBenchReport& r) {
-  std::string html = fmt::format("<h1>mla bench serve</h1>\n<p>{}</p>\n<p>{}</p>\n<div class=\"wide\"><table>\n",
+  std::string html = fmt::format("<h1>mla bench serve</h1>\n<p>{}</p>\n<p>{}</p>\n<div class=\"wide\"><table class=\"words\">\n",
                                  Escaped(BenchMachineText(r.machine)), Escaped(EngineLine(r)));
   for (const Line& line : Lines(r)) {
     html += fmt::format("<tr><th scope=\"row\">{}</th><td>{}</td></tr>\n", Escaped(line.name), Escaped(line.text));
