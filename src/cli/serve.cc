@@ -20,6 +20,7 @@
 #include "cli/flags.h"
 #include "cli/load.h"
 #include "cli/output.h"
+#include "cli/serving_options.h"
 #include "mla/tokenizer.h"
 #include "model/model.h"
 #include "server/server.h"
@@ -31,12 +32,7 @@ struct ServeOptions : ComputeOptions {
   server::ServerOptions server;
   std::string api_key_file;
   std::string max_body = "4MiB";
-  std::int64_t ctx = 0;
-  std::int64_t max_sequences = 16;
-  std::int64_t cache_pages = 0;
-  std::string prefix_reuse = "all";
-  std::string draft = "none";
-  std::int64_t draft_tokens = 4;
+  ServingOptions serving;
 };
 
 // Lines to stderr that are dropped where nobody takes them: a full disk or a stuck pipe never holds the server up.
@@ -77,20 +73,6 @@ void RaiseDescriptors(std::size_t connections) {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-EngineOptions EngineOf(const ServeOptions& o, std::int64_t context) {
-  EngineOptions e = EngineOptionsOf(o, context);
-  e.max_sequences = o.max_sequences;
-  e.cache_pages = o.cache_pages;
-  for (const PrefixReuse reuse : {PrefixReuse::kOff, PrefixReuse::kPrompt, PrefixReuse::kAll}) {
-    if (o.prefix_reuse == PrefixReuseName(reuse)) e.prefix_reuse = reuse;
-  }
-  for (const Drafter drafter : {Drafter::kNone, Drafter::kNgram}) {
-    if (o.draft == DrafterName(drafter)) e.drafter = drafter;
-  }
-  e.draft_tokens = o.draft_tokens;
-  return e;
-}
-
 Result<int> Serve(ServeOptions o, const Log& log) {
   signal(SIGPIPE, SIG_IGN);
   MLA_ASSIGN_OR_RETURN(const std::int64_t max_body, ParseSize(o.max_body));
@@ -107,12 +89,10 @@ Result<int> Serve(ServeOptions o, const Log& log) {
       o.server.model_name = std::filesystem::path(o.model).lexically_normal().parent_path().filename().string();
     }
   }
-  const std::int64_t most = opened.info.max_position_embeddings;
-  if (o.ctx > most)
-    return Error{fmt::format("--ctx: expected at most the model's {} positions, found {}", most, o.ctx)};
-  const int threads = ThreadCount(o, log);
-  MLA_ASSIGN_OR_RETURN(const LoadedEngine loaded, LoadEngine(o, opened, EngineOf(o, o.ctx > 0 ? o.ctx : most), threads,
-                                                             "--ctx, --max-sequences, --cache-pages"));
+  MLA_ASSIGN_OR_RETURN(const EngineOptions engine,
+                       ServingEngineOptions(o.serving, o, opened.info.max_position_embeddings));
+  MLA_ASSIGN_OR_RETURN(const LoadedEngine loaded,
+                       LoadEngine(o, opened, engine, ThreadCount(o, log), kServingSizeFlags));
   WarnOfRejectedKernels(*loaded.engine, log);
   RaiseDescriptors(o.server.http.max_connections);
 
@@ -168,24 +148,7 @@ void AddServeFlags(CLI::App& c, ServeOptions* o) {
   c.add_option("--served-model-name", o->server.model_name, "The model's name; else its folder's");
   c.add_flag("--log-prompts", o->server.log_prompts, "Write prompts to the log; else no text is");
   AddLimitFlags(c, o);
-  c.add_option("--ctx", o->ctx, "Most tokens of a sequence, prompt and output; 0: the model's")
-      ->check(WholeIn(0, std::uint64_t{1} << 31))
-      ->capture_default_str();
-  c.add_option("--max-sequences", o->max_sequences, "Sequences that run at a time")
-      ->check(WholeIn(1, 4096))
-      ->capture_default_str();
-  c.add_option("--cache-pages", o->cache_pages, "Pages of the cache; 0: enough for --max-sequences of full context")
-      ->check(WholeIn(0, std::uint64_t{1} << 31))
-      ->capture_default_str();
-  c.add_option("--prefix-reuse", o->prefix_reuse, "Which cached rows others may take over: off, prompt, all")
-      ->check(CLI::IsMember({"off", "prompt", "all"}))
-      ->capture_default_str();
-  c.add_option("--draft", o->draft, "How tokens are guessed ahead: none or ngram")
-      ->check(CLI::IsMember({"none", "ngram"}))
-      ->capture_default_str();
-  c.add_option("--draft-tokens", o->draft_tokens, "Most guesses a sequence and step")
-      ->check(WholeIn(1, 64))
-      ->capture_default_str();
+  AddServingFlags(c, &o->serving, o);
   AddComputeFlags(c, o);
   c.add_flag("--quiet,-q", o->quiet, "No progress while loading");
 }

@@ -1,12 +1,11 @@
 // What each path answers.
 #include <algorithm>
-#include <cstdio>
 #include <ctime>
 #include <utility>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
+#include "base/cpu_info.h"
 #include "io/json.h"
 #include "io/quote.h"
 #include "server/fields.h"
@@ -20,25 +19,16 @@ namespace {
 constexpr std::string_view kJson = "application/json";
 constexpr std::int64_t kDefaultMaxTokens = 16;  // of completions, as OpenAI's
 
-std::int64_t ResidentBytes() {
-  std::FILE* file = std::fopen("/proc/self/statm", "r");
-  if (file == nullptr) return 0;
-  long long total = 0;
-  long long resident = 0;
-  if (std::fscanf(file, "%lld %lld", &total, &resident) != 2) resident = 0;
-  std::fclose(file);
-  return resident * sysconf(_SC_PAGESIZE);
-}
-
 }  // namespace
 
 void ServerImpl::Health(const ExchangePtr& e) { e->Respond(200, kJson, "{\"status\":\"ok\"}"); }
 
 void ServerImpl::Home(const ExchangePtr& e) {
-  e->Respond(200, "text/html; charset=utf-8", Page(),
-             "Referrer-Policy: no-referrer\r\nX-Frame-Options: DENY\r\nContent-Security-Policy: default-src 'none'; "
-             "script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; base-uri 'none'; "
-             "form-action 'none'; frame-ancestors 'none'\r\n");
+  e->Respond(
+      200, "text/html; charset=utf-8", Page(),
+      "Referrer-Policy: no-referrer\r\nX-Frame-Options: DENY\r\nContent-Security-Policy: default-src 'none'; "
+      "script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; base-uri 'none'; "
+      "form-action 'none'; frame-ancestors 'none'\r\n");
 }
 
 void ServerImpl::Ready(const ExchangePtr& e) {

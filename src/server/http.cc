@@ -297,9 +297,13 @@ class Server final : public HttpServer {
   }
 
   ~Server() override {
-    Code ignored;
-    acceptor_.close(ignored);
-    while (!shared_.connections.empty()) std::shared_ptr<Connection>(shared_.connections.front())->Close();
+    try {
+      Code ignored;
+      acceptor_.close(ignored);
+      while (!shared_.connections.empty()) std::shared_ptr<Connection>(shared_.connections.front())->Close();
+    } catch (const std::exception&) {
+      // What is still open is closed with the sockets themselves.
+    }
   }
 
   Status Open(const std::string& host, int port) {

@@ -150,7 +150,7 @@ std::optional<ApiError> ServerImpl::Admit(std::int64_t prompts, bool stream) con
 
 void ServerImpl::Prepare(const ExchangePtr& e, std::function<Action(const std::string& body)> prepare) {
   ++preparing_;
-  worker_->Post([this, e, body = e->request().body, prepare = std::move(prepare)]() mutable {
+  worker_->Post([this, e = ExchangePtr(e), body = e->request().body, prepare = std::move(prepare)]() mutable {
     Action action;
     try {
       action = prepare(body);
@@ -172,6 +172,7 @@ ServerImpl::Action ServerImpl::Refusal(const ExchangePtr& e, ApiError error) {
 
 void ServerImpl::Launch(const ExchangePtr& e, AnswerOptions options, std::vector<ScheduledRequest> requests) {
   std::vector<std::vector<std::int32_t>> prompts;
+  prompts.reserve(requests.size());
   for (const ScheduledRequest& request : requests) prompts.push_back(request.request.prompt);
   const bool stream = options.stream;
   auto answer = std::make_shared<Answer>(*parts_.tokenizer, metrics_, e, std::move(options), std::move(prompts));

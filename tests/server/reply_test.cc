@@ -82,7 +82,7 @@ std::string Parsed(const std::string& text, ReplyParser::Options options) {
     for (const std::string& piece : cut) take(parser.Push(piece));
     take(parser.Finish());
     std::string all = reasoning + " / " + content;
-    for (const std::string& call : calls) all += " / " + call + ")";
+    for (const std::string& call : calls) all.append(" / ").append(call).append(")");
     if (first.empty()) first = all;
     EXPECT_EQ(all, first);
   }

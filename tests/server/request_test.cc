@@ -10,7 +10,6 @@ namespace mla::server {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 constexpr RequestLimits kLimits{.vocab = 100, .max_samples = 4, .max_prompts = 3};
 
