@@ -134,6 +134,18 @@ struct PageUse {
   std::int64_t shared = 0;  // of several sequences
 };
 
+// A file that SaveCache has written.
+struct SavedCache {
+  std::int64_t rows = 0;  // of the first so many ids
+  std::int64_t bytes = 0;
+};
+// One that LoadCache has read.
+struct LoadedCache {
+  std::vector<std::int32_t> ids;  // all that it was saved with
+  std::int64_t rows = 0;          // now in the cache, of the first so many ids
+  std::int64_t bytes = 0;
+};
+
 // Sequences share the weights, the cache and each step. Not thread-safe: one caller at a time, and engines that share
 // an executor take turns. An id that Submit did not give, or that was released, is a bug of the caller and aborts.
 class Engine {
@@ -183,6 +195,17 @@ class Engine {
   // The sequence stays readable until released.
   SequenceView Get(SequenceId id) const;
   void Release(SequenceId id);
+
+  // Writes the rows that the cache holds of the first of `ids` to a file (docs/cache-files.md): those of a sequence, or
+  // of earlier ones that the prefix index keeps. The file has all of `ids`; it appears whole, or leaves what was there.
+  // Fails, naming what was expected, where no row is held, an id is none, or the file can't be written.
+  Result<SavedCache> SaveCache(std::span<const std::int32_t> ids, const std::string& path);
+  // Reads the rows of such a file to where the prefix index finds them: a prompt that begins with its ids then takes
+  // them over, as it would from the sequence that made them, bit for bit. Until then they are idle pages, which others
+  // may need. Fails, and nothing is kept, on a file that is damaged or was made under another model, rope, kind of row,
+  // mode or kernels, naming the first difference; on more tokens than the context or the free and idle pages have; and
+  // where prefix reuse is off.
+  Result<LoadedCache> LoadCache(const std::string& path);
 
   // One request from admission to its end. `sink`, which does not throw, gets each output id with its log-probability
   // as it comes, and ends the generation by returning false (the finish reason is then kNone). Fails as Submit does,

@@ -67,4 +67,10 @@ std::uint64_t Hash64::Value() const {
   return h ^ (h >> 32);
 }
 
+std::uint64_t HashOf(std::span<const std::byte> bytes) {
+  Hash64 hash;
+  hash.Add(bytes);
+  return hash.Value();
+}
+
 }  // namespace mla

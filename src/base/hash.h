@@ -24,6 +24,9 @@ class Hash64 {
   std::uint64_t total_ = 0;
 };
 
+// Of bytes at once.
+std::uint64_t HashOf(std::span<const std::byte> bytes);
+
 }  // namespace mla
 
 #endif  // MLA_BASE_HASH_H_

@@ -22,12 +22,6 @@ std::vector<std::byte> Bytes(std::size_t n) {
   return bytes;
 }
 
-std::uint64_t HashOf(std::span<const std::byte> bytes) {
-  Hash64 hash;
-  hash.Add(bytes);
-  return hash.Value();
-}
-
 // Every branch of the tail: eights, a four, single bytes; none, one and several stripes of 32.
 const std::vector<std::pair<std::size_t, std::uint64_t>> kKnown = {
     {0, 0xef46db3751d8e999U},    {1, 0x2078e1ad38ad738bU},    {3, 0x634d95fc01a189cdU},  {4, 0xeed340908a1ac6c6U},

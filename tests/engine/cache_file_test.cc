@@ -1,0 +1,155 @@
+// Rows that went to a file and came back are the rows: what continues from them has the same bits as what never left.
+// What does not fit, is damaged or half written is refused by name, and nothing of it stays.
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "engine/harness.h"
+#include "io/file.h"
+#include "mla/engine.h"
+#include "testing/models.h"
+#include "testing/temp_dir.h"
+
+namespace mla::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+struct Case {
+  std::string name;
+  DType kv_dtype;
+};
+
+const std::vector<Case> kCases = {{"demo", DType::kBF16},  // an MTP layer, which has no rows
+                                  {"experts", DType::kF32},
+                                  {"odd", DType::kBF16},  // rows with padding, no rope
+                                  {"odd", DType::kF32},
+                                  {"minicpm3_stretched", DType::kBF16}};  // longrope
+
+Model Make(const std::string& name) {
+  if (name == "experts") return TinyModel(TinyOptions{}, 3);
+  if (name == "odd") return TinyModel(OddOptions(), 4, WeightDType::kBF16);
+  if (name == "demo") return LoadModel(DemoDir(), WeightDType::kBF16);
+  return LoadModel(std::string(MLA_SOURCE_DIR) + "/tests/conformance/data/" + name, WeightDType::kBF16);
+}
+
+const Model& ModelOf(const std::string& name) {
+  static std::map<std::string, Model> models;
+  auto found = models.find(name);
+  if (found == models.end()) found = models.emplace(name, Make(name)).first;
+  return found->second;
+}
+
+EngineOptions OptionsOf(const Case& c, Mode mode) {
+  EngineOptions options;
+  options.mode = mode;
+  options.kv_dtype = c.kv_dtype;
+  options.context = 300;
+  options.max_sequences = 2;
+  options.page_tokens = 16;
+  options.prefill_chunk = 32;
+  return options;
+}
+
+Request RequestOf(const Model& model, std::int64_t prompt, std::int64_t output, std::uint64_t seed) {
+  Request request;
+  request.prompt = RandomIds(prompt, model.info().vocab_size, seed);
+  request.max_tokens = output;
+  request.sampling.temperature = 1.2;
+  request.sampling.seed = seed;
+  return request;
+}
+
+// A turn of a conversation, and the next, which begins with all of the first.
+struct Turns {
+  explicit Turns(const Model& model) : first(RequestOf(model, 45, 20, 7)), next(RequestOf(model, 30, 12, 8)) {}
+  void Continue(std::span<const std::int32_t> so_far) {
+    std::vector<std::int32_t> ids(so_far.begin(), so_far.end());
+    ids.insert(ids.end(), next.prompt.begin(), next.prompt.end());
+    next.prompt = ids;
+  }
+  Request first;
+  Request next;
+};
+
+class Restored : public ::testing::TestWithParam<std::tuple<Case, Mode>> {};
+
+// 45 prompt rows and 19 of the output, the last page whole; and 50 more rows. Pages of another size and other threads
+// read the file.
+TEST_P(Restored, ContinuesWithTheBitsOfTheOneThatStayed) {
+  const auto& [c, mode] = GetParam();
+  const Model& model = ModelOf(c.name);
+  const EngineOptions options = OptionsOf(c, mode);
+  const TempDir dir;
+  for (const std::int64_t output : {20, 24}) {
+    Turns turns(model);
+    turns.first.max_tokens = output;
+    const auto pool = MakeThreadPool(2);
+    Engine engine = Need(Engine::Create(model, options, *pool));
+    const SequenceId first = Need(engine.Submit(turns.first));
+    RunAll(&engine, {first});
+    const std::vector<std::int32_t> ids(engine.Get(first).ids.begin(), engine.Get(first).ids.end());
+    const std::string path = dir.File("cache");
+    const SavedCache saved = Need(engine.SaveCache(ids, path));
+    EXPECT_EQ(saved.rows, 45 + output - 1);
+    EXPECT_EQ(saved.bytes, static_cast<std::int64_t>(std::filesystem::file_size(path)));
+    engine.Release(first);
+    // From the index, with nobody at work, comes the same file.
+    const std::string again = dir.File("again");
+    Need(engine.SaveCache(ids, again));
+    EXPECT_EQ(Need(io::ReadFile(path, 1 << 24)), Need(io::ReadFile(again, 1 << 24)));
+    turns.Continue(ids);
+    const SequenceId stayed = Need(engine.Submit(turns.next));
+    RunAll(&engine, {stayed});
+    const Outcome expected = OutcomeOf(engine, stayed);
+
+    for (const std::int64_t page_tokens : {16, 5}) {
+      EngineOptions other = options;
+      other.page_tokens = page_tokens;
+      other.max_sequences = 1;
+      const auto one = MakeThreadPool(1);
+      Engine fresh = Need(Engine::Create(model, other, *one));
+      const LoadedCache loaded = Need(fresh.LoadCache(path));
+      EXPECT_EQ(loaded.ids, ids);
+      EXPECT_EQ(loaded.rows, saved.rows);
+      fresh.CheckPages();
+      const SequenceId restored = Need(fresh.Submit(turns.next));
+      EXPECT_EQ(fresh.Get(restored).cached_tokens, saved.rows);
+      RunAll(&fresh, {restored});
+      ExpectSameBits(OutcomeOf(fresh, restored), expected, fmt::format("pages of {}", page_tokens));
+      fresh.Release(restored);
+      fresh.CheckPages();
+      EXPECT_EQ(fresh.free_pages(), fresh.options().cache_pages);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Restored,
+                         ::testing::Combine(::testing::ValuesIn(kCases),
+                                            ::testing::Values(Mode::kAbsorb, Mode::kMha, Mode::kRole, Mode::kAuto)),
+                         [](const auto& test) {
+                           const Case& c = std::get<0>(test.param);
+                           return c.name + "_" + DTypeName(c.kv_dtype) + "_" + ModeName(std::get<1>(test.param));
+                         });
+
+}  // namespace
+}  // namespace mla::testing
