@@ -85,6 +85,9 @@ struct Request {
   bool prompt_logprobs = false;            // log-probability of each prompt token but the first
   std::int64_t top_logprobs = 0;           // likeliest tokens to tell for each output token (and prompt token); 0 to 20
   std::vector<LogitBias> logit_bias = {};  // at most one an id
+  // So many of the prompt's last ids, not all of them, are output of a request that goes on here. They have output's
+  // form, and penalties count them as output: what comes next has the bits that it would have had without a break.
+  std::int64_t continued = 0;
 };
 
 enum class FinishReason : std::uint8_t { kNone, kEos, kMaxTokens, kContext, kNotFinite, kCancelled, kDeadline };
@@ -142,6 +145,7 @@ struct SavedCache {
 // One that LoadCache has read.
 struct LoadedCache {
   std::vector<std::int32_t> ids;  // all that it was saved with
+  std::int64_t output = 0;        // as it was saved with
   std::int64_t rows = 0;          // now in the cache, of the first so many ids
   std::int64_t bytes = 0;
 };
@@ -197,9 +201,10 @@ class Engine {
   void Release(SequenceId id);
 
   // Writes the rows that the cache holds of the first of `ids` to a file (docs/cache-files.md): those of a sequence, or
-  // of earlier ones that the prefix index keeps. The file has all of `ids`; it appears whole, or leaves what was there.
-  // Fails, naming what was expected, where no row is held, an id is none, or the file can't be written.
-  Result<SavedCache> SaveCache(std::span<const std::int32_t> ids, const std::string& path);
+  // of earlier ones that the prefix index keeps. The file has all of `ids`, of which the last `output`, not all, may be
+  // output that is to go on (Request::continued). It appears whole, or leaves what was there. Fails, naming what was
+  // expected, where no row is held, an id is none, or the file can't be written.
+  Result<SavedCache> SaveCache(std::span<const std::int32_t> ids, std::int64_t output, const std::string& path);
   // Reads the rows of such a file to where the prefix index finds them: a prompt that begins with its ids then takes
   // them over, as it would from the sequence that made them, bit for bit. Until then they are idle pages, which others
   // may need. Fails, and nothing is kept, on a file that is damaged or was made under another model, rope, kind of row,

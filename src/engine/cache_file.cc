@@ -38,6 +38,7 @@ using Word = std::array<char, 16>;  // text, then NULs
 struct Header {
   Preamble preamble;
   std::int64_t tokens;
+  std::int64_t output;
   std::int64_t rows;
   std::int64_t form_runs;
   std::int64_t layers;
@@ -53,7 +54,7 @@ struct Header {
   Word kernels;
   std::uint64_t checksum;
 };
-static_assert(sizeof(Header) == 168 && std::is_trivially_copyable_v<Header>);
+static_assert(sizeof(Header) == 176 && std::is_trivially_copyable_v<Header>);
 
 struct StoredRun {
   std::int64_t begin;
@@ -83,6 +84,7 @@ Header HeaderOf(const CacheFileContent& content) {
   Header h{};
   h.preamble = {kMagic, kCacheFileVersion, sizeof(Header)};
   h.tokens = std::ssize(content.ids);
+  h.output = content.output;
   h.rows = content.rows;
   h.form_runs = std::ssize(content.forms);
   h.layers = s.layers;
@@ -211,6 +213,7 @@ Status CacheFileReader::ReadHeader() {
   Header h{};
   std::memcpy(reinterpret_cast<std::byte*>(&h) + sizeof(Preamble), rest.data(), rest.size());
   content_.schema = SchemaOf(h);
+  content_.output = h.output;
   content_.rows = h.rows;
   tokens_ = h.tokens;
   form_runs_ = h.form_runs;
@@ -221,10 +224,14 @@ Status CacheFileReader::ReadHeader() {
 // is there.
 Status CacheFileReader::CheckSizes() const {
   const CacheSchema& s = content_.schema;
-  if (tokens_ < 1 || rows() < 1 || rows() > tokens_ || form_runs_ < 1 || form_runs_ > rows() || s.layers < 1 ||
-      s.row_bytes < 1 || s.vocab_size < 1) {
-    return Fault(fmt::format("header: {} rows of {} tokens in {} runs, {} layers of {} bytes a row, {} ids: can't be",
-                             rows(), tokens_, form_runs_, s.layers, s.row_bytes, s.vocab_size));
+  const bool sound = rows() >= 1 && rows() <= tokens_ && form_runs_ >= 1 && form_runs_ <= rows() &&
+                     content_.output >= 0 && content_.output < tokens_ && s.layers >= 1 && s.row_bytes >= 1 &&
+                     s.vocab_size >= 1;
+  if (!sound) {
+    return Fault(
+        fmt::format("header: {} tokens, {} of them output, {} rows in {} runs, {} layers of {} bytes a row and "
+                    "a vocabulary of {} can't be",
+                    tokens_, content_.output, rows(), form_runs_, s.layers, s.row_bytes, s.vocab_size));
   }
   std::int64_t ids = 0;
   std::int64_t forms = 0;

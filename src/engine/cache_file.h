@@ -37,6 +37,7 @@ struct CacheSchema {
 struct CacheFileContent {
   CacheSchema schema;
   std::vector<std::int32_t> ids;
+  std::int64_t output = 0;     // of the last so many ids, fewer than all: output that is to go on
   std::int64_t rows = 0;       // of the first so many ids
   std::vector<FormRun> forms;  // of those rows: the first begins at 0, neighbours differ
 };

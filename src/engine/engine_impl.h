@@ -48,7 +48,7 @@ struct Engine::Impl {
   engine::CacheSchema Schema() const;
   // Where the rows of pages that hold positions from 0 on lie.
   engine::RowsAt RowsOf(std::span<const std::int32_t> held, std::int64_t rows) const;
-  Result<SavedCache> Save(std::span<const std::int32_t> ids, const std::string& path);
+  Result<SavedCache> Save(std::span<const std::int32_t> ids, std::int64_t output, const std::string& path);
   Result<LoadedCache> Load(const std::string& path);
 
   void Draft();

@@ -70,7 +70,10 @@ engine::RowsAt Engine::Impl::RowsOf(std::span<const std::int32_t> held, std::int
   };
 }
 
-Result<SavedCache> Engine::Impl::Save(std::span<const std::int32_t> ids, const std::string& path) {
+Result<SavedCache> Engine::Impl::Save(std::span<const std::int32_t> ids, std::int64_t output, const std::string& path) {
+  if (output < 0 || output >= std::ssize(ids)) {
+    return Error{fmt::format("output: expected 0 or more, and fewer than the {} ids, found {}", ids.size(), output)};
+  }
   const std::int64_t vocab = model.info().vocab_size;
   for (const std::int32_t id : ids) {
     if (id < 0 || id >= vocab) return Error{fmt::format("ids: expected 0 to {}, found {}", vocab - 1, id)};
@@ -80,6 +83,7 @@ Result<SavedCache> Engine::Impl::Save(std::span<const std::int32_t> ids, const s
   engine::CacheFileContent content;
   content.rows = pages.Longest(ids, sequences, &held, &labels);
   if (content.rows == 0) return Error{fmt::format("cache: of these {} tokens no row is held to be saved", ids.size())};
+  content.output = output;
   content.schema = Schema();
   content.ids.assign(ids.begin(), ids.end());
   content.forms = RunsOf(labels);
@@ -104,7 +108,7 @@ Result<LoadedCache> Engine::Impl::Load(const std::string& path) {
                              pages.free() + pages.idle())};
   }
   const Status read = reader.ReadRows(RowsOf(taken, content.rows));
-  LoadedCache loaded{content.ids, 0, reader.bytes()};
+  LoadedCache loaded{content.ids, content.output, 0, reader.bytes()};
   if (read.ok()) {
     for (std::int64_t layer = 0; layer < cache.layout().layers; ++layer) {
       for (const std::int32_t page : taken) ClearPadding(cache.Layer(layer), page, sizes.layout.page_tokens);
@@ -116,8 +120,8 @@ Result<LoadedCache> Engine::Impl::Load(const std::string& path) {
   return loaded;
 }
 
-Result<SavedCache> Engine::SaveCache(std::span<const std::int32_t> ids, const std::string& path) {
-  return WithoutThrow("cache file", [&] { return impl_->Save(ids, path); });
+Result<SavedCache> Engine::SaveCache(std::span<const std::int32_t> ids, std::int64_t output, const std::string& path) {
+  return WithoutThrow("cache file", [&] { return impl_->Save(ids, output, path); });
 }
 
 Result<LoadedCache> Engine::LoadCache(const std::string& path) {

@@ -86,7 +86,7 @@ std::int64_t Pages::Missing(const Sequence& s, std::int64_t end) const {
 // Positions whose rows may serve others.
 std::int64_t Pages::Listable(const Sequence& s) const {
   if (!index_ || s.finish == FinishReason::kNotFinite) return 0;
-  return limits_.reuse == PrefixReuse::kAll ? s.computed : std::min(s.computed, s.prompt_size);
+  return limits_.reuse == PrefixReuse::kAll ? s.computed : std::min(s.computed, s.output_begin());
 }
 
 std::int32_t Pages::ListPage(const Sequence& s, std::int64_t index, std::int64_t tokens) {

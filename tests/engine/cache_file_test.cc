@@ -109,18 +109,21 @@ TEST_P(Restored, ContinuesWithTheBitsOfTheOneThatStayed) {
     RunAll(&engine, {first});
     const std::vector<std::int32_t> ids(engine.Get(first).ids.begin(), engine.Get(first).ids.end());
     const std::string path = dir.File("cache");
-    const SavedCache saved = Need(engine.SaveCache(ids, path));
+    const SavedCache saved = Need(engine.SaveCache(ids, 0, path));
     EXPECT_EQ(saved.rows, 45 + output - 1);
     EXPECT_EQ(saved.bytes, static_cast<std::int64_t>(std::filesystem::file_size(path)));
     engine.Release(first);
     // From the index, with nobody at work, comes the same file.
     const std::string again = dir.File("again");
-    Need(engine.SaveCache(ids, again));
+    Need(engine.SaveCache(ids, 0, again));
     EXPECT_EQ(Need(io::ReadFile(path, 1 << 24)), Need(io::ReadFile(again, 1 << 24)));
     turns.Continue(ids);
     const SequenceId stayed = Need(engine.Submit(turns.next));
     RunAll(&engine, {stayed});
     const Outcome expected = OutcomeOf(engine, stayed);
+    if (mode == Mode::kAbsorb || mode == Mode::kMha) {
+      ExpectSameBits(expected, Alone(model, options, turns.next), "all of it run at once");
+    }
 
     for (const std::int64_t page_tokens : {16, 5}) {
       EngineOptions other = options;
@@ -140,6 +143,44 @@ TEST_P(Restored, ContinuesWithTheBitsOfTheOneThatStayed) {
       fresh.CheckPages();
       EXPECT_EQ(fresh.free_pages(), fresh.options().cache_pages);
     }
+  }
+}
+
+// An output that is broken off, by role in the middle of its absorbed rows, goes on as if it had not been: draws,
+// penalties that count the output alone, and the row that had not been run.
+TEST_P(Restored, GoesOnInTheMiddleOfItsOutput) {
+  const auto& [c, mode] = GetParam();
+  const Model& model = ModelOf(c.name);
+  const EngineOptions options = OptionsOf(c, mode);
+  Request request = RequestOf(model, 45, 40, 9);
+  request.sampling.presence_penalty = 0.7;
+  request.sampling.frequency_penalty = 0.4;
+  const Outcome whole = Alone(model, options, request);
+  const TempDir dir;
+  const std::string path = dir.File("cache");
+  const auto pool = MakeThreadPool(1);
+  Engine engine = Need(Engine::Create(model, options, *pool));
+  const SequenceId first = Need(engine.Submit(request));
+  while (engine.Get(first).logprobs.size() < 17) ASSERT_TRUE(engine.Step());
+  const std::vector<std::int32_t> ids(engine.Get(first).ids.begin(), engine.Get(first).ids.end());
+  EXPECT_EQ(Need(engine.SaveCache(ids, 17, path)).rows, 61);  // at work: its last page is in no index yet
+
+  for (const bool restored : {true, false}) {  // else all rows are run again
+    Engine other = Need(Engine::Create(model, options, *pool));
+    if (restored) {
+      EXPECT_EQ(Need(other.LoadCache(path)).output, 17);
+    }
+    Request rest = request;
+    rest.prompt = ids;
+    rest.continued = 17;
+    rest.max_tokens = 23;
+    const SequenceId id = Need(other.Submit(rest));
+    EXPECT_EQ(other.Get(id).cached_tokens, restored ? 61 : 0);
+    RunAll(&other, {id});
+    Outcome expected = whole;
+    expected.ids.erase(expected.ids.begin(), expected.ids.begin() + 17);
+    expected.logprobs.erase(expected.logprobs.begin(), expected.logprobs.begin() + 17);
+    ExpectSameBits(OutcomeOf(other, id), expected, restored ? "restored" : "run again");
   }
 }
 
