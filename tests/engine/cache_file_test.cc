@@ -1,14 +1,9 @@
 // Rows that went to a file and came back are the rows: what continues from them has the same bits as what never left.
-// What does not fit, is damaged or half written is refused by name, and nothing of it stays.
 #include <algorithm>
-#include <array>
-#include <csignal>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -17,11 +12,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "base/hash.h"
 #include "engine/harness.h"
 #include "io/file.h"
 #include "mla/engine.h"
@@ -31,7 +22,6 @@
 namespace mla::testing {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 struct Case {
@@ -191,6 +181,40 @@ INSTANTIATE_TEST_SUITE_P(All, Restored,
                            const Case& c = std::get<0>(test.param);
                            return c.name + "_" + DTypeName(c.kv_dtype) + "_" + ModeName(std::get<1>(test.param));
                          });
+
+// Rows have the bits of the kernels that made them, and go on with them: every instruction set that the machine has.
+TEST(RestoredByKernels, ContinueWithTheSameBitsAndNoOthersDo) {
+  const Case c{"demo", DType::kBF16};
+  const Model& model = ModelOf(c.name);
+  const TempDir dir;
+  const auto pool = MakeThreadPool(1);
+  EngineOptions options = OptionsOf(c, Mode::kRole);
+  const Request request = RequestOf(model, 40, 12, 5);
+  std::vector<std::string> had;
+  for (const std::string kernels : {"portable", "avx2", "avx512", "avx512bf16", "amx"}) {
+    SCOPED_TRACE(kernels);
+    options.kernels = kernels;
+    Result<Engine> made = Engine::Create(model, options, *pool);
+    if (!made.ok()) continue;
+    const SequenceId id = Need(made->Submit(request));
+    RunAll(&*made, {id});
+    Need(made->SaveCache(request.prompt, 0, dir.File(kernels)));
+    Engine restored = Need(Engine::Create(model, options, *pool));
+    for (const std::string& other : had) {
+      const auto refused = restored.LoadCache(dir.File(other));
+      ASSERT_FALSE(refused.ok());
+      EXPECT_THAT(refused.error().message,
+                  HasSubstr("kernels: expected " + kernels + ", as this engine has, found " + other));
+    }
+    Need(restored.LoadCache(dir.File(kernels)));
+    const SequenceId again = Need(restored.Submit(request));
+    EXPECT_EQ(restored.Get(again).cached_tokens, 39);
+    RunAll(&restored, {again});
+    ExpectSameBits(OutcomeOf(restored, again), OutcomeOf(*made, id), kernels);
+    had.push_back(kernels);
+  }
+  EXPECT_GE(had.size(), 1U);
+}
 
 }  // namespace
 }  // namespace mla::testing
