@@ -238,8 +238,11 @@ class Engine {
   const std::vector<RejectedKernels>& rejected_kernels() const;  // faster ones that failed their self-test
   const EngineOptions& options() const;
 
- private:
+  // The parts, for the library's own use: what Impl holds is not part of the interface.
   struct Impl;
+  Impl& impl() { return *impl_; }
+
+ private:
   explicit Engine(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

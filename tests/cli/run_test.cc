@@ -117,16 +117,16 @@ TEST(Run, GoesOnFromACacheFile) {
     EXPECT_EQ(rest[what], Json(std::vector<Json>(whole[what].begin() + 12, whole[what].end()))) << what;
   }
 
-  std::vector<int> ids = whole["prompt_ids"];
-  ids.insert(ids.end(), whole["ids"].begin(), whole["ids"].end());
+  std::vector<int> ids = whole["prompt_ids"].get<std::vector<int>>();
+  for (const int id : whole["ids"].get<std::vector<int>>()) ids.push_back(id);
+  const auto text = run({" And he", "--mode", "role", "-n", "0"})["prompt_ids"].get<std::vector<int>>();
   std::vector<int> longer = ids;
-  for (const int id : run({" And he", "--mode", "role", "-n", "0"})["prompt_ids"]) longer.push_back(id);
-  longer.erase(longer.begin() + static_cast<std::ptrdiff_t>(ids.size()));  // the second BOS
+  longer.insert(longer.end(), text.begin() + 1, text.end());  // without a second BOS
   const Json next = run({" And he", "--mode", "role", "-n", "4", "--load-cache", path});
   EXPECT_EQ(next["prompt_ids"], longer);
   EXPECT_EQ(next["cached_tokens"], ids.size() - 1);
-  std::string text = fmt::format("{}", fmt::join(longer, ","));
-  const Json by_ids = run({"--ids", text, "--mode", "role", "-n", "4", "--load-cache", path});
+  const Json by_ids =
+      run({"--ids", fmt::format("{}", fmt::join(longer, ",")), "--mode", "role", "-n", "4", "--load-cache", path});
   EXPECT_EQ(by_ids["prompt_ids"], longer);
   EXPECT_EQ(by_ids["ids"], next["ids"]);
 
