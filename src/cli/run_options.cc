@@ -77,6 +77,13 @@ void AddSamplingFlags(CLI::App& c, RunOptions* o) {
       ->capture_default_str();
 }
 
+void AddCacheFlags(CLI::App& c, RunOptions* o) {
+  c.add_option("--load-cache", o->load_cache,
+               "Begin with a cache file's tokens, whose rows are then not computed again; the prompt follows them, "
+               "unless it begins with them; without one the file's output goes on");
+  c.add_option("--save-cache", o->save_cache, "At the end, write prompt and output with their rows to this cache file");
+}
+
 Result<std::string> PromptText(const RunOptions& o) {
   if (o.prompt) return *o.prompt;
   return o.prompt_file.empty() ? ReadStdin("prompt") : ReadTextFile(o.prompt_file, "prompt");
@@ -99,11 +106,13 @@ void AddRunFlags(CLI::App& command, RunOptions* options) {
   AddPromptFlags(command, options);
   AddComputeFlags(command, options);
   AddSamplingFlags(command, options);
+  AddCacheFlags(command, options);
   command.add_flag("--json", options->json, "Print one JSON object in place of the stream");
   command
       .add_flag("--prompt-logprobs", options->prompt_logprobs,
                 "With --json: log-probability of each prompt token but the first")
-      ->needs("--json");
+      ->needs("--json")
+      ->excludes("--load-cache");
   command.add_flag("--quiet,-q", options->quiet, "No progress, no summary");
 }
 

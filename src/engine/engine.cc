@@ -117,6 +117,10 @@ Status Engine::Impl::Check(const Request& request) const {
   for (const std::int32_t id : request.prompt) {
     if (id < 0 || id >= vocab) return Error{fmt::format("prompt: expected ids from 0 to {}, found {}", vocab - 1, id)};
   }
+  if (request.continued < 0 || request.continued >= size) {
+    return Error{fmt::format("continued: expected 0 to {} of the prompt's {} tokens, found {}", size - 1, size,
+                             request.continued)};
+  }
   if (request.max_tokens < 0) return Error{fmt::format("max tokens: expected 0 or more, found {}", request.max_tokens)};
   const std::int64_t least_room = request.max_tokens > 0 ? 1 : 0;
   if (size + least_room > sizes.options.context) {
@@ -177,7 +181,7 @@ void Engine::Impl::Adopt(Sequence* s) {
   const std::span<const engine::FormLabel> found = pages.Adopt(s);
   const EngineOptions& o = sizes.options;
   if (!s->forms.empty()) return;
-  s->forms = engine::AssignForms(o.mode, o.form_table, model.info().dims, s->prompt_size, found);
+  s->forms = engine::AssignForms(o.mode, o.form_table, model.info().dims, s->output_begin(), found);
   s->cached_tokens = s->computed;
   stats.hits += s->computed > 0 ? 1 : 0;
   stats.cached_tokens += s->computed;

@@ -1,13 +1,16 @@
-// What an engine is made of: for engine.cc (sequences come and go) and engine_step.cc (sequences move).
+// What an engine is made of: for engine.cc (sequences come and go), engine_step.cc (sequences move) and engine_save.cc
+// (rows come from files and go to them).
 #ifndef MLA_ENGINE_ENGINE_IMPL_H_
 #define MLA_ENGINE_ENGINE_IMPL_H_
 
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/buffer.h"
+#include "engine/cache_file.h"
 #include "engine/limits.h"
 #include "engine/pages.h"
 #include "engine/sequence.h"
@@ -41,6 +44,12 @@ struct Engine::Impl {
   void Adopt(Sequence* s);
   // What waits for the prompt of `s` waits for another, which has what it has computed.
   void HandDownPrompt(Sequence* s);
+
+  engine::CacheSchema Schema() const;
+  // Where the rows of pages that hold positions from 0 on lie.
+  engine::RowsAt RowsOf(std::span<const std::int32_t> held, std::int64_t rows) const;
+  Result<SavedCache> Save(std::span<const std::int32_t> ids, std::int64_t output, const std::string& path);
+  Result<LoadedCache> Load(const std::string& path);
 
   void Draft();
   void CollectLogits(const AttentionSequence& part, Sequence* s);

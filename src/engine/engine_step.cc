@@ -63,7 +63,7 @@ void Engine::Impl::DeliverToken(const LogitWant& want, std::span<const float> ro
   // After a guess that missed, or a guess that ended the sequence, the rows behind it are nobody's.
   const bool stands = want.position + 1 == s->size() && want.id == s->ids[static_cast<std::size_t>(want.position)];
   if (!stands || s->finish != FinishReason::kNone) return;
-  const std::int32_t id = sampler.Choose(s->request.sampling, s->request.logit_bias, row, s->ids, s->prompt_size,
+  const std::int32_t id = sampler.Choose(s->request.sampling, s->request.logit_bias, row, s->ids, s->output_begin(),
                                          static_cast<std::uint64_t>(want.position + 1));
   const float logprob = Measure(*s, row, id, &s->top);
   if (std::isnan(logprob)) {

@@ -59,6 +59,17 @@ class Pages {
   // again.
   void Release(Sequence* sequence);
 
+  // The most rows of the first of `ids` that are held, by a sequence or in the index: appends their pages, the last
+  // perhaps held for more, and their labels. Returns how many. The pages stay held until the next step.
+  std::int64_t Longest(std::span<const std::int32_t> ids, std::span<const std::unique_ptr<Sequence>> sequences,
+                       std::vector<std::int32_t>* pages, std::vector<FormLabel>* labels);
+  // So many pages, to be filled from elsewhere and given back by GiveBack; none where there are not enough.
+  bool TakePages(std::int64_t count, std::vector<std::int32_t>* taken);
+  // Lists these pages as holding the rows of `ids`, made as `labels` say, as far as reuse goes. Returns of how many.
+  std::int64_t ListPages(std::span<const std::int32_t> ids, std::span<const FormLabel> labels,
+                         std::span<const std::int32_t> pages);
+  void GiveBack(std::span<const std::int32_t> pages);
+
   // New pages that a prompt takes, one token of output included: those that it would find, and that are held anyway,
   // are not among them.
   std::int64_t Needed(std::span<const std::int32_t> prompt);
