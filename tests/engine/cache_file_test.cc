@@ -4,6 +4,7 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <ostream>
 #include <span>
 #include <string>
 #include <tuple>
@@ -30,6 +31,7 @@ struct Case {
   std::string name;
   DType kv_dtype;
 };
+void PrintTo(const Case& c, std::ostream* os) { *os << c.name; }
 
 const std::vector<Case> kCases = {{"demo", DType::kBF16},  // an MTP layer, which has no rows
                                   {"experts", DType::kF32},
