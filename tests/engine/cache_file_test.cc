@@ -1,8 +1,10 @@
 // Rows that went to a file and came back are the rows: what continues from them has the same bits as what never left.
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <map>
+#include <ostream>
 #include <span>
 #include <string>
 #include <tuple>
@@ -13,6 +15,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/hash.h"
 #include "engine/harness.h"
 #include "io/file.h"
 #include "mla/engine.h"
@@ -28,6 +31,7 @@ struct Case {
   std::string name;
   DType kv_dtype;
 };
+void PrintTo(const Case& c, std::ostream* os) { *os << c.name; }
 
 const std::vector<Case> kCases = {{"demo", DType::kBF16},  // an MTP layer, which has no rows
                                   {"experts", DType::kF32},
@@ -106,7 +110,7 @@ TEST_P(Restored, ContinuesWithTheBitsOfTheOneThatStayed) {
     // From the index, with nobody at work, comes the same file.
     const std::string again = dir.File("again");
     Need(engine.SaveCache(ids, 0, again));
-    EXPECT_EQ(Need(io::ReadFile(path, 1 << 24)), Need(io::ReadFile(again, 1 << 24)));
+    EXPECT_TRUE(Need(io::ReadFile(path, 1 << 24)) == Need(io::ReadFile(again, 1 << 24)));
     turns.Continue(ids);
     const SequenceId stayed = Need(engine.Submit(turns.next));
     RunAll(&engine, {stayed});
@@ -125,6 +129,9 @@ TEST_P(Restored, ContinuesWithTheBitsOfTheOneThatStayed) {
       EXPECT_EQ(loaded.ids, ids);
       EXPECT_EQ(loaded.rows, saved.rows);
       fresh.CheckPages();
+      // Ids, forms and rows as they were: saved again, the file is the same.
+      Need(fresh.SaveCache(ids, 0, again));
+      EXPECT_TRUE(Need(io::ReadFile(path, 1 << 24)) == Need(io::ReadFile(again, 1 << 24)));
       const SequenceId restored = Need(fresh.Submit(turns.next));
       EXPECT_EQ(fresh.Get(restored).cached_tokens, saved.rows);
       RunAll(&fresh, {restored});
@@ -181,6 +188,33 @@ INSTANTIATE_TEST_SUITE_P(All, Restored,
                            const Case& c = std::get<0>(test.param);
                            return c.name + "_" + DTypeName(c.kv_dtype) + "_" + ModeName(std::get<1>(test.param));
                          });
+
+// What a file has behind a row's last element, even NaN, goes nowhere: neither into a product nor into the next file.
+TEST(RestoredPadding, IsLeftOut) {
+  const Case c{"odd", DType::kBF16};  // rows of 80 bytes in 96, in two layers
+  const Model& model = ModelOf(c.name);
+  const TempDir dir;
+  const auto pool = MakeThreadPool(1);
+  const EngineOptions options = OptionsOf(c, Mode::kAbsorb);
+  const Request request = RequestOf(model, 33, 5, 6);
+  Engine engine = Need(Engine::Create(model, options, *pool));
+  RunAll(&engine, {Need(engine.Submit(request))});
+  Need(engine.SaveCache(request.prompt, 0, dir.File("cache")));
+  const std::string sound = Need(io::ReadFile(dir.File("cache"), 1 << 24));
+  std::string bytes = sound;
+  const std::size_t end = bytes.size() - sizeof(std::uint64_t);
+  for (std::size_t row = end - 2 * 33 * 96; row < end; row += 96) std::fill_n(bytes.begin() + row + 80, 16, '\xff');
+  const std::uint64_t checksum = HashOf(std::as_bytes(std::span(bytes).first(end)));
+  std::memcpy(bytes.data() + end, &checksum, sizeof(checksum));
+
+  Engine restored = Need(Engine::Create(model, options, *pool));
+  EXPECT_EQ(Need(restored.LoadCache(dir.Write("spoilt", bytes))).rows, 33);
+  Need(restored.SaveCache(request.prompt, 0, dir.File("again")));
+  EXPECT_EQ(Need(io::ReadFile(dir.File("again"), 1 << 24)), sound);
+  const SequenceId id = Need(restored.Submit(request));
+  RunAll(&restored, {id});
+  ExpectSameBits(OutcomeOf(restored, id), Alone(model, options, request), "after NaN in padding");
+}
 
 // Rows have the bits of the kernels that made them, and go on with them: every instruction set that the machine has.
 TEST(RestoredByKernels, ContinueWithTheSameBitsAndNoOthersDo) {

@@ -195,6 +195,12 @@ TEST_F(Refused, DamageAnywhere) {
   }
   EXPECT_EQ(engine.pages().free, engine.pages().total);
   engine.CheckPages();
+  std::string spoilt = bytes_;
+  spoilt[20] = static_cast<char>(spoilt[20] ^ 1);
+  ExpectBytes(&engine, spoilt, "header: its checksum does not match");
+  spoilt = bytes_;
+  spoilt[spoilt.size() / 2] = static_cast<char>(spoilt[spoilt.size() / 2] ^ 1);
+  ExpectBytes(&engine, spoilt, ": its checksum does not match");
   ExpectBytes(&engine, bytes_.substr(0, bytes_.size() - 1), "the file is cut short");
   ExpectBytes(&engine, bytes_ + "x", "followed by something else");
   ExpectBytes(&engine, "", "expected a cache file");
