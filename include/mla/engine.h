@@ -45,8 +45,11 @@ const char* PrefixReuseName(PrefixReuse reuse);
 enum class Drafter : std::uint8_t {
   kNone,
   kNgram,  // what followed the last tokens where they stood before, in prompt or output
+  // By the checkpoint's first multi-token-prediction layer, which has a layer of the cache of its own. Rows that are
+  // found, or shared by a fork, come with their rows of that layer, the last of them made for another next token.
+  kMtp,
 };
-// "none", "ngram".
+// "none", "ngram", "mtp".
 const char* DrafterName(Drafter drafter);
 
 struct EngineOptions {

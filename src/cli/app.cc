@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <exception>
 #include <iostream>
+#include <iterator>
 #include <new>
-#include <ranges>
 #include <utility>
 #include <vector>
 
@@ -26,8 +26,8 @@ namespace {
 std::string VersionText() {
   const CpuInfo cpu = DetectCpu();
   std::string kernels;
-  for (const Isa isa : std::views::reverse(kIsas)) {
-    if (cpu.Has(isa)) kernels += fmt::format("{}{}", kernels.empty() ? "" : ", ", IsaName(isa));
+  for (auto isa = std::rbegin(kIsas); isa != std::rend(kIsas); ++isa) {
+    if (cpu.Has(*isa)) kernels += fmt::format("{}{}", kernels.empty() ? "" : ", ", IsaName(*isa));
   }
   return fmt::format("mla {} ({}), {} {}\nkernels this machine can run: {}; mla kernels tests them\nprocessor: {}",
                      MLA_BUILD_VERSION, MLA_BUILD_COMMIT, MLA_BUILD_COMPILER, MLA_BUILD_TYPE, kernels,

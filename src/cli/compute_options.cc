@@ -101,7 +101,9 @@ EngineOptions EngineOptionsOf(const ComputeOptions& o, std::int64_t context) {
   e.kv_dtype = o.kv_dtype == "f32" ? DType::kF32 : DType::kBF16;
   e.context = context;
   e.prefill_chunk = o.prefill_chunk;
-  e.drafter = o.draft == DrafterName(Drafter::kNgram) ? Drafter::kNgram : Drafter::kNone;
+  for (const Drafter drafter : {Drafter::kNone, Drafter::kNgram, Drafter::kMtp}) {
+    if (o.draft == DrafterName(drafter)) e.drafter = drafter;
+  }
   e.draft_tokens = o.draft_tokens;
   e.kernels = o.kernels;
   e.huge_pages = HugePagesOf(o);

@@ -36,6 +36,7 @@ const char* DrafterName(Drafter drafter) {
   switch (drafter) {
     case Drafter::kNone: return "none";
     case Drafter::kNgram: return "ngram";
+    case Drafter::kMtp: return "mtp";
   }
   return "?";
 }
@@ -70,6 +71,7 @@ Engine::Impl::Impl(const Model& m, Executor& e, const engine::Sizes& s, std::uni
   sequences.reserve(static_cast<std::size_t>(s.options.max_sequences));
   logit_rows.reserve(rows);
   logit_wants.reserve(rows);
+  if (s.options.drafter == Drafter::kMtp) mtp.Reserve(s);
 }
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -320,7 +322,7 @@ Result<Engine::Completion> Engine::Generate(const Request& request, const TokenS
 
 const EngineStats& Engine::stats() const {
   // Every layer does the same: of the counts, one layer's share is the step's.
-  const AttentionCounters& all = impl_->transformer->counters();
+  const AttentionCounters all = impl_->transformer->counters();
   const std::int64_t layers = impl_->model.info().layers;
   impl_->stats.attention = {all.absorbed_rows / layers,
                             all.mha_rows / layers,

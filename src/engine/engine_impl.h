@@ -12,6 +12,7 @@
 #include "base/buffer.h"
 #include "engine/cache_file.h"
 #include "engine/limits.h"
+#include "engine/mtp_rows.h"
 #include "engine/pages.h"
 #include "engine/sequence.h"
 #include "engine/step_plan.h"
@@ -52,6 +53,13 @@ struct Engine::Impl {
   Result<LoadedCache> Load(const std::string& path);
 
   void Draft();
+  // Most guesses that max_tokens and context allow.
+  std::int64_t DraftLimit(const Sequence& s) const;
+  void DraftByMtp();
+  void CollectMtpRows();
+  void CollectNextGuesses();
+  void RunMtpRows();
+  void GuessByMtp();
   void CollectLogits(const AttentionSequence& part, Sequence* s);
   void RunLogits();
   static float Measure(const Sequence& s, std::span<const float> row, std::int32_t id, std::vector<TokenLogprob>* top);
@@ -75,6 +83,7 @@ struct Engine::Impl {
   engine::StepPlan plan;
   std::vector<std::int32_t> logit_rows;
   std::vector<LogitWant> logit_wants;
+  engine::MtpRows mtp;  // reserved where it drafts
 };
 
 }  // namespace mla

@@ -10,13 +10,17 @@ namespace mla {
 
 using engine::Sequence;
 
+std::int64_t Engine::Impl::DraftLimit(const Sequence& s) const {
+  return std::min(sizes.options.draft_tokens, s.most - s.size() - 1);
+}
+
 // Guesses for every sequence that runs a row of its output: as many as its throttle, max_tokens and context allow.
 void Engine::Impl::Draft() {
-  if (sizes.options.drafter == Drafter::kNone) return;
+  // MTP's were made behind the last step.
+  if (sizes.options.drafter != Drafter::kNgram) return;
   for (const auto& s : sequences) {
-    if (!s->runs() || !s->decodes()) continue;
-    const std::int64_t limit = std::min(sizes.options.draft_tokens, s->most - s->size() - 1);
-    engine::DraftByNgram(s->ids, s->throttle.Next(limit), &s->drafts);
+    s->drafts.clear();
+    if (s->runs() && s->decodes()) engine::DraftByNgram(s->ids, s->throttle.Next(DraftLimit(*s)), &s->drafts);
   }
 }
 
@@ -126,7 +130,6 @@ void Engine::Impl::Settle(Sequence* s) {
     s->drafts.clear();
     stats.accepted += accepted;
   }
-  pages.List(s);
 }
 
 bool Engine::Step() {
@@ -162,6 +165,9 @@ bool Engine::Step() {
   impl.stats.absorbed_steps += absorbed ? 1 : 0;
   impl.RunLogits();
   for (Sequence* s : plan.in_step) impl.Settle(s);
+  // Before pages are listed, which may put others with the same rows in their place.
+  if (impl.sizes.options.drafter == Drafter::kMtp) impl.DraftByMtp();
+  for (Sequence* s : plan.in_step) impl.pages.List(s);
   return true;
 }
 

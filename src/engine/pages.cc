@@ -52,6 +52,11 @@ bool Pages::MustCopy(const Sequence& s, std::int64_t position) const {
   return position % limits_.page_tokens != 0 && index < s.pages.size() && pool_.holders(s.pages[index]) > 1;
 }
 
+bool Pages::Owns(const Sequence& s, std::int64_t position) const {
+  const auto index = static_cast<std::size_t>(position / limits_.page_tokens);
+  return index < s.pages.size() && pool_.holders(s.pages[index]) == 1;
+}
+
 bool Pages::MakeOwn(Sequence* s, std::vector<PageCopy>* copies) {
   std::int32_t& page = s->pages[static_cast<std::size_t>(s->computed / limits_.page_tokens)];
   const std::int32_t own = Take();

@@ -49,6 +49,9 @@ class Pages {
   // Pages that Prepare would take.
   std::int64_t Missing(const Sequence& sequence, std::int64_t end) const;
 
+  // Whether the page of `position` is there, and nobody else's.
+  bool Owns(const Sequence& sequence, std::int64_t position) const;
+
   // Lists the whole pages that a sequence has computed, as far as reuse goes; of one that has ended, the last page too,
   // whole or not. Where the index has the same rows, the
   // sequence takes those pages in place of its own.

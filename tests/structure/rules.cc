@@ -140,7 +140,7 @@ Edges DesignEdges() {
       {"model", {"base", "io", "contract", "ops", "cache", "weights", "attention", "layers"}},
       {"reference", {"base", "io", "contract"}},
       {"sampler", {"base"}},
-      {"engine", {"base", "cache", "attention", "model", "sampler"}},
+      {"engine", {"base", "io", "cache", "attention", "model", "sampler"}},
       {"plan", {"base", "io", "contract", "ops", "cache", "attention", "weights", "model", "engine"}},
       {"verify",
        {"base", "io", "contract", "ops", "cache", "weights", "attention", "layers", "model", "reference", "sampler",
