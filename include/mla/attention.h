@@ -37,6 +37,8 @@ struct MlaDims {
   std::int64_t qk_rope_head_dim = 0;     // P, 0 or even
   std::int64_t v_head_dim = 0;           // V
   std::int64_t kv_lora_rank = 0;         // R
+
+  bool operator==(const MlaDims&) const = default;
 };
 
 // Cos and sin of every position, computed in float64 and rounded once.
