@@ -1,7 +1,9 @@
 #include "bench/tune.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <numeric>
+#include <system_error>
 
 #include "base/clock.h"
 #include "bench/measure.h"
@@ -51,15 +53,18 @@ double ColumnWork(const MlaDims& dims, const TuneGrid& grid, std::int64_t cached
 
 }  // namespace
 
-Result<std::vector<TuneShape>> DefaultTuneShapes() {
-  std::vector<TuneShape> shapes = {{"demo", kDemoDims}};
-  for (const char* name : {"deepseek-v2-lite", "deepseek-v3", "glm-4.7-flash", "minicpm3"}) {
-    SyntheticOptions options;
-    options.like = name;
-    MLA_ASSIGN_OR_RETURN(const SyntheticConfig made, MakeSyntheticConfig(options));
-    shapes.push_back({name, weights::DimsOf(made.config)});
-  }
-  return shapes;
+Result<TuneShape> TuneShapeOf(const std::string& like) {
+  if (like == "demo") return TuneShape{like, kDemoDims};
+  SyntheticOptions options;
+  options.like = like;
+  std::error_code error;
+  if (std::filesystem::is_directory(like, error)) options.like += "/config.json";
+  MLA_ASSIGN_OR_RETURN(const SyntheticConfig made, MakeSyntheticConfig(options));
+  return TuneShape{like, weights::DimsOf(made.config)};
+}
+
+std::vector<std::string> DefaultTuneShapes() {
+  return {"demo", "deepseek-v2-lite", "deepseek-v3", "glm-4.7-flash", "minicpm3"};
 }
 
 FormPlan TunePlan(const TuneShape& shape, const TuneGrid& grid, DType kv_dtype, WeightDType weights) {
@@ -122,6 +127,13 @@ std::vector<double> ShareSeconds(std::span<const TuneShape> shapes, const TuneGr
   std::vector<double> shares;
   for (const double w : work) shares.push_back(least + rest * w / whole);
   return shares;
+}
+
+std::int64_t MeasuredCrossing(const FormTable& table, const MlaDims& dims, std::int64_t keys) {
+  std::int64_t rows = std::min(keys, table.chunk);
+  if (ChooseForm(table, dims, keys - rows, rows) == Form::kAbsorbed) return 0;
+  while (rows > 1 && ChooseForm(table, dims, keys - rows + 1, rows - 1) == Form::kMha) --rows;
+  return rows;
 }
 
 double RateAt(const MeasuredForms& m, Form form, std::size_t row, std::size_t cached) {

@@ -20,8 +20,12 @@ struct TuneShape {
   MlaDims dims;
 };
 
-// The shapes that are tuned unless told otherwise: published models, and the demo's.
-Result<std::vector<TuneShape>> DefaultTuneShapes();
+// Of a name of PublishedConfigs, "demo", a model's folder or the path of a config.json. Fails where it is none of them,
+// or the config is refused.
+Result<TuneShape> TuneShapeOf(const std::string& like);
+
+// What is tuned unless told otherwise: the demo, and published shapes that are far from each other.
+std::vector<std::string> DefaultTuneShapes();
 
 struct TuneGrid {
   std::vector<std::int64_t> rows = {1, 2, 4, 8, 16, 32, 64, 128, 192, 256, 384, 512};
@@ -44,6 +48,9 @@ TunedShape Tune(FormBench* bench, const TuneShape& shape, const TuneGrid& grid, 
 
 // What each shape gets of so many seconds: by the work of its grid, and a twentieth at least.
 std::vector<double> ShareSeconds(std::span<const TuneShape> shapes, const TuneGrid& grid, double seconds);
+
+// The fewest new rows from which on, up to a chunk, MHA is the cheaper over so many keys by that table; 0: never.
+std::int64_t MeasuredCrossing(const FormTable& table, const MlaDims& dims, std::int64_t keys);
 
 // Multiply-adds a second at a point of a measured grid, of all of a form.
 double RateAt(const MeasuredForms& forms, Form form, std::size_t row, std::size_t cached);

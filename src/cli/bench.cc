@@ -8,7 +8,6 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "attention/choose.h"
 #include "base/cpu_info.h"
 #include "bench/attention_bench.h"
 #include "bench/gemm_bench.h"
@@ -32,15 +31,6 @@ Status Fits(std::int64_t needed, std::string_view flags) {
   if (needed <= usable) return {};
   return Error{fmt::format("memory: {} are needed and {} may be used; {} change that", HumanBytes(needed),
                            HumanBytes(usable), flags)};
-}
-
-// The instruction set asked for, or the fastest that passes its self-test.
-Result<Isa> ChooseIsa(const CpuInfo& cpu, const std::string& name, const Log& log) {
-  MLA_RETURN_IF_ERROR(SelectIsa(cpu, name));
-  MLA_ASSIGN_OR_RETURN(const attention::KernelChoice choice,
-                       attention::ChooseKernels(attention::MachineKernels(cpu), name));
-  WarnOfRejectedKernels(choice.rejected, IsaName(choice.kernels.isa), log);
-  return choice.kernels.isa;
 }
 
 // A report as it grows: the table's lines at once, JSON and CSV at the end.
@@ -97,7 +87,7 @@ template <class Bench, class Job>
 Result<int> RunJobs(const char* what, const BenchOptions& o, const std::vector<Job>& jobs, const Log& log) {
   const InterruptScope interrupt;
   const CpuInfo cpu = DetectCpu();
-  MLA_ASSIGN_OR_RETURN(const Isa isa, ChooseIsa(cpu, o.kernels, log));
+  MLA_ASSIGN_OR_RETURN(const Isa isa, UsableIsa(o, log));
   MLA_ASSIGN_OR_RETURN(const std::int64_t working_set, WorkingSetOf(o));
   const int threads = ThreadCount(o, log);
   std::int64_t needed = working_set;
@@ -149,7 +139,7 @@ Result<int> RunModel(const BenchOptions& o, const Log& log) {
                              opened.info.max_position_embeddings, context)};
   }
   MLA_ASSIGN_OR_RETURN(const LoadedEngine loaded,
-                       LoadEngine(o, opened, context, ThreadCount(o, log), "--context, --prompt"));
+                       LoadEngine(o, opened, context, ThreadCount(o, log), "--context, --prompt", log));
   WarnOfRejectedKernels(*loaded.engine, log);
   report.machine = {DetectCpu().model, loaded.engine->kernels(), loaded.pool->workers()};
   report.model = o.model;
@@ -157,6 +147,7 @@ Result<int> RunModel(const BenchOptions& o, const Log& log) {
   report.weight_bytes = loaded.model->weight_bytes();
   report.kv_dtype = o.kv_dtype;
   report.mode = o.mode;
+  report.form_table = loaded.engine->options().form_table.id;
   MLA_ASSIGN_OR_RETURN(report.result, bench::BenchModel(*loaded.engine, report.options));
   MLA_RETURN_IF_ERROR(WriteOut(o.json ? ModelJson(report) : o.csv ? ModelCsv(report) : ModelText(report)));
   MLA_RETURN_IF_ERROR(FlushOut());

@@ -210,6 +210,7 @@ void AddModelFlags(CLI::App& c, BenchOptions* o) {
   c.add_option("--mode", o->mode, "Form of the attention, as in mla run")
       ->check(CLI::IsMember({"auto", "role", "mha", "absorb"}))
       ->capture_default_str();
+  AddTuneTableFlag(c, o);
   c.add_option("--prefill-chunk", o->prefill_chunk, "Prompt tokens a step")
       ->check(WholeIn(1, 1 << 20))
       ->capture_default_str();
