@@ -34,7 +34,7 @@ struct TuneGrid {
 
 struct TunedShape {
   std::string name;
-  MeasuredForms forms;      // medians
+  MeasuredForms forms;      // lower quartiles
   std::int64_t passes = 0;  // over the whole grid
 };
 
@@ -50,7 +50,7 @@ TunedShape Tune(FormBench* bench, const TuneShape& shape, const TuneGrid& grid, 
 std::vector<double> ShareSeconds(std::span<const TuneShape> shapes, const TuneGrid& grid, double seconds);
 
 // The fewest new rows from which on, up to a chunk, MHA is the cheaper over so many keys by that table; 0: never.
-std::int64_t MeasuredCrossing(const FormTable& table, const MlaDims& dims, std::int64_t keys);
+std::int64_t FewestMhaRows(const FormTable& table, const MlaDims& dims, std::int64_t keys);
 
 // Multiply-adds a second at a point of a measured grid, of all of a form.
 double RateAt(const MeasuredForms& forms, Form form, std::size_t row, std::size_t cached);

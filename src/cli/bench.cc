@@ -1,4 +1,4 @@
-// mla bench peak|gemm|moe|attention|model: speed, beside the machine's limits measured in the same run.
+// mla bench peak|gemm|moe|attention|crossover|model: speed, beside the machine's limits measured in the same run.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -15,6 +15,7 @@
 #include "bench/model_bench.h"
 #include "bench/moe_bench.h"
 #include "cli/app.h"
+#include "cli/bench_crossover.h"
 #include "cli/bench_options.h"
 #include "cli/bench_report.h"
 #include "cli/command.h"
@@ -172,6 +173,8 @@ Action AddBench(CLI::App& app, const Log& log) {
       {"gemm", "Products with packed weights", AddGemmFlags, RunGemm},
       {"moe", "A layer's mixture of experts", AddMoeFlags, RunMoe},
       {"attention", "A layer's attention over cached rows", AddAttentionFlags, RunAttention},
+      {"crossover", "Where the two forms of the attention cross, and what choosing wrongly costs", AddCrossoverFlags,
+       RunCrossover},
       {"model", "A model's prompts and output, in tokens a second", AddModelFlags, RunModel},
   };
   std::vector<std::pair<CLI::App*, Action>> actions;

@@ -84,7 +84,7 @@ std::string RatesLine(const bench::TunedShape& shape, const bench::ReadTable& re
   const std::size_t last = m.cached.size() - 1;
   const auto rate = [&](Form form, std::size_t row) { return bench::RateAt(m, form, row, last) / 1e9; };
   const auto crossing = [&](const FormTable& table) {
-    const std::int64_t rows = bench::MeasuredCrossing(table, m.dims, 4096);
+    const std::int64_t rows = bench::FewestMhaRows(table, m.dims, 4096);
     return rows == 0 ? std::string("never") : fmt::format("{}", rows);
   };
   FormTable analytic;
