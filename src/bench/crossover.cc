@@ -7,26 +7,18 @@
 #include "base/clock.h"
 #include "bench/measure.h"
 #include "bench/tune.h"
+#include "plan/work.h"
 
 namespace mla::bench {
 namespace {
 
 // A point of a pass: short ones are repeated, long ones average by themselves.
-constexpr double kPointSeconds = 4e-3;
-constexpr std::int64_t kMostPairs = 5;
+constexpr double kPointSeconds = 30e-3;
+constexpr std::int64_t kMostPairs = 8;
 constexpr std::size_t kEnoughPairs = 200;
 
 std::optional<double> Rows(std::int64_t rows) {
   return rows > 0 ? std::optional<double>(static_cast<double>(rows)) : std::nullopt;
-}
-
-std::optional<double> ClosedCrossing(const MlaDims& d, std::int64_t keys) {
-  const auto r = static_cast<double>(d.kv_lora_rank);
-  const auto heads = static_cast<double>(d.qk_nope_head_dim + d.v_head_dim);
-  if (2 * r <= heads) return std::nullopt;
-  const double a = r * heads / (2 * r - heads);
-  const auto s = static_cast<double>(keys);
-  return a * s / (s + a);
 }
 
 double LogRatio(const CrossoverPoint& p) { return std::log(p.Seconds(Form::kMha) / p.Seconds(Form::kAbsorbed)); }
@@ -53,7 +45,7 @@ FormRule Threshold(const char* name, const char* about, std::int64_t most) {
 }  // namespace
 
 double CrossoverPoint::Seconds(Form form) const {
-  return Quantile(form == Form::kMha ? pairs.mha : pairs.absorbed, 0.25);
+  return Quantile(form == Form::kMha ? pairs.mha : pairs.absorbed, 0.1);
 }
 
 double CrossoverPoint::Regret(Form form) const {
@@ -143,11 +135,12 @@ std::vector<Crossings> CrossingsOf(const FormTable& table, const MlaDims& dims,
   }
   FormTable analytic;
   analytic.chunk = table.chunk;
+  const std::optional<double> a = plan::CrossingConstant(dims);
   std::vector<Crossings> crossings;
   for (const auto& [keys, column] : by_keys) {
     Crossings c;
     c.keys = keys;
-    c.closed = ClosedCrossing(dims, keys);
+    if (a) c.closed = plan::ClosedCrossing(*a, static_cast<double>(keys));
     c.causal = Rows(FewestMhaRows(analytic, dims, keys));
     c.measured = MeasuredCrossingOf(column);
     c.table = Rows(FewestMhaRows(table, dims, keys));

@@ -21,7 +21,7 @@ struct CrossoverPoint {
   FormPairs pairs;
 
   bool measured() const { return !pairs.mha.empty(); }
-  // The lower quartile of its samples: whatever else runs on the machine only adds to them.
+  // The tenth percentile of its samples: whatever else runs on the machine only adds to them.
   double Seconds(Form form) const;
   Form Better() const { return Seconds(Form::kMha) < Seconds(Form::kAbsorbed) ? Form::kMha : Form::kAbsorbed; }
   // How much longer than the better form this one takes: 0.02 for 2 %.

@@ -17,11 +17,11 @@ namespace {
 constexpr MlaDims kDemoDims{8, 32, 16, 32, 64};
 
 // A point of a pass: short ones are repeated, long ones average by themselves.
-constexpr double kPointSeconds = 4e-3;
-constexpr std::int64_t kMostPairs = 5;
+constexpr double kPointSeconds = 30e-3;
+constexpr std::int64_t kMostPairs = 8;
 constexpr std::int64_t kMostPasses = 25;
 // Whatever else runs on the machine only adds to a time.
-constexpr double kQuantile = 0.25;
+constexpr double kQuantile = 0.1;
 constexpr std::size_t kFewestCached = 2;
 
 // The samples of a shape, point by point.

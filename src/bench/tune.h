@@ -34,7 +34,7 @@ struct TuneGrid {
 
 struct TunedShape {
   std::string name;
-  MeasuredForms forms;      // lower quartiles
+  MeasuredForms forms;      // tenth percentiles
   std::int64_t passes = 0;  // over the whole grid
 };
 
