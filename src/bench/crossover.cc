@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 
 #include "base/clock.h"
@@ -15,7 +16,6 @@ namespace {
 // A point of a pass: short ones are repeated, long ones average by themselves.
 constexpr double kPointSeconds = 30e-3;
 constexpr std::int64_t kMostPairs = 8;
-constexpr std::size_t kEnoughPairs = 200;
 
 std::optional<double> Rows(std::int64_t rows) {
   return rows > 0 ? std::optional<double>(static_cast<double>(rows)) : std::nullopt;
@@ -65,7 +65,7 @@ std::vector<CrossoverPoint> CrossoverGrid(std::int64_t max_rows, std::int64_t ma
   return points;
 }
 
-void MeasureCrossover(FormBench* bench, double seconds, const std::function<void(std::size_t)>& step,
+void MeasureCrossover(FormBench* bench, const CrossoverEffort& effort, const std::function<void(std::size_t)>& step,
                       std::vector<CrossoverPoint>* points) {
   const auto begin = Clock::now();
   FormPairs warm_up;
@@ -76,10 +76,11 @@ void MeasureCrossover(FormBench* bench, double seconds, const std::function<void
     more = false;
     for (std::size_t i = 0; i < points->size(); ++i) {
       CrossoverPoint& p = (*points)[i];
-      if (Since(begin) > seconds) return;
-      if (!first && (!p.measured() || p.pairs.mha.size() >= kEnoughPairs)) continue;
-      AddPairs(bench, p.keys - p.rows, p.rows, kPointSeconds, kMostPairs, &p.pairs);
-      more = more || p.pairs.mha.size() < kEnoughPairs;
+      if (Since(begin) > effort.seconds) return;
+      const std::int64_t wanted = effort.most - std::ssize(p.pairs.mha);
+      if (wanted <= 0) continue;
+      AddPairs(bench, p.keys - p.rows, p.rows, kPointSeconds, std::min(kMostPairs, wanted), &p.pairs);
+      more = more || std::ssize(p.pairs.mha) < effort.most;
       if (first) step(i);
     }
     first = false;

@@ -31,9 +31,14 @@ struct CrossoverPoint {
 // Powers of `base` (2 or 4): T from 1 to max_rows, S from T to max_keys; by keys, then by rows.
 std::vector<CrossoverPoint> CrossoverGrid(std::int64_t max_rows, std::int64_t max_keys, std::int64_t base);
 
-// Fills in the points, in passes over all of them, until `seconds` are over. What the first pass has no time for stays
-// unmeasured. `step` is told of each point in it.
-void MeasureCrossover(FormBench* bench, double seconds, const std::function<void(std::size_t)>& step,
+struct CrossoverEffort {
+  double seconds = 240;     // go on for so long,
+  std::int64_t most = 200;  // or until every point has so many pairs
+};
+
+// Fills in the points, in passes over all of them. What the first pass has no time for stays unmeasured. `step` is told
+// of each point in it.
+void MeasureCrossover(FormBench* bench, const CrossoverEffort& effort, const std::function<void(std::size_t)>& step,
                       std::vector<CrossoverPoint>* points);
 
 // A way to choose the form.

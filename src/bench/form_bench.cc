@@ -108,7 +108,10 @@ double FormBench::Seconds(Form form, std::int64_t first, std::int64_t rows) {
 void AddPairs(FormBench* bench, std::int64_t first, std::int64_t rows, double seconds, std::int64_t most,
               FormPairs* pairs) {
   double spent = 0;
-  for (std::int64_t i = 0; i == 0 || (i < most && spent < seconds); ++i) {
+  const auto go_on = [&](std::int64_t done) {
+    return done == 0 || (done < most && spent < (done < 3 ? 4 * seconds : seconds));
+  };
+  for (std::int64_t i = 0; go_on(i); ++i) {
     // Each form comes first in turn: what the other leaves behind in the caches is then shared out fairly.
     const bool mha_first = pairs->mha.size() % 2 == 0;
     const double before = bench->Seconds(mha_first ? Form::kMha : Form::kAbsorbed, first, rows);

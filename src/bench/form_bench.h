@@ -66,7 +66,7 @@ struct FormPairs {
   std::vector<double> mha;
   std::vector<double> absorbed;
 };
-// Adds pairs until they took `seconds`, or are `most`; one at least.
+// Adds pairs until they took `seconds`, or are `most`; one at least, and three where four times `seconds` allow it.
 void AddPairs(FormBench* bench, std::int64_t first, std::int64_t rows, double seconds, std::int64_t most,
               FormPairs* pairs);
 

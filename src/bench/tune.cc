@@ -53,6 +53,18 @@ double ColumnWork(const MlaDims& dims, const TuneGrid& grid, std::int64_t cached
   return work;
 }
 
+// More rows or keys take no less time: a point that took longer than one of more work met something else on the
+// machine, and takes the other's time.
+void LevelOutliers(const TuneGrid& grid, std::size_t columns, std::vector<double>* seconds) {
+  for (std::size_t row = grid.rows.size(); row-- > 0;) {
+    for (std::size_t column = columns; column-- > 0;) {
+      double& s = (*seconds)[row * columns + column];
+      if (row + 1 < grid.rows.size()) s = std::min(s, (*seconds)[(row + 1) * columns + column]);
+      if (column + 1 < columns) s = std::min(s, (*seconds)[row * columns + column + 1]);
+    }
+  }
+}
+
 }  // namespace
 
 Result<TuneShape> TuneShapeOf(const std::string& like) {
@@ -113,6 +125,8 @@ TunedShape Tune(FormBench* bench, const TuneShape& shape, const TuneGrid& grid, 
       m.absorbed_seconds.push_back(Quantile(samples.At(row, column).absorbed, kQuantile));
     }
   }
+  LevelOutliers(grid, samples.cached, &m.mha_seconds);
+  LevelOutliers(grid, samples.cached, &m.absorbed_seconds);
   return tuned;
 }
 

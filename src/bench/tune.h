@@ -29,7 +29,7 @@ std::vector<std::string> DefaultTuneShapes();
 
 struct TuneGrid {
   std::vector<std::int64_t> rows = {1, 2, 4, 8, 16, 32, 64, 128, 192, 256, 384, 512};
-  std::vector<std::int64_t> cached = {0, 128, 512, 2048, 8192};
+  std::vector<std::int64_t> cached = {0, 64, 128, 256, 512, 2048, 8192};
 };
 
 struct TunedShape {

@@ -59,7 +59,7 @@ Result<int> RunCrossover(const BenchOptions& o, const Log& log) {
     const auto step = [&](std::size_t i) {
       progress.Update(static_cast<std::int64_t>(i) + 1, static_cast<std::int64_t>(report.points.size()));
     };
-    bench::MeasureCrossover(&bench, o.seconds, step, &report.points);
+    bench::MeasureCrossover(&bench, o.effort, step, &report.points);
   }
   if (!o.svg.empty()) MLA_RETURN_IF_ERROR(io::ReplaceFile(o.svg, CrossoverSvg(report)));
   MLA_RETURN_IF_ERROR(WriteOut(o.json ? CrossoverJson(report) : o.csv ? CrossoverCsv(report) : CrossoverText(report)));

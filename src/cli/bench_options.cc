@@ -234,8 +234,12 @@ void AddCrossoverFlags(CLI::App& c, BenchOptions* o) {
                "Layers that runs take in turn; 0: as many as keep weights and rows out of caches")
       ->check(WholeIn(0, 1 << 10))
       ->capture_default_str();
-  c.add_option("--seconds", o->seconds, "About how long to measure; points that no time is left for stay unmeasured")
+  c.add_option("--seconds", o->effort.seconds,
+               "About how long to measure; points that no time is left for stay unmeasured")
       ->check(NumberIn(0, false, 1e6))
+      ->capture_default_str();
+  c.add_option("--pairs", o->effort.most, "Most pairs of runs a point")
+      ->check(WholeIn(1, 1 << 20))
       ->capture_default_str();
   c.add_flag("--quick", o->quick, "Powers of four in place of two");
   c.add_option("--svg", o->svg, "Write a chart of the crossing to this file");

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bench/attention_bench.h"
+#include "bench/crossover.h"
 #include "bench/gemm_bench.h"
 #include "bench/measure.h"
 #include "bench/model_bench.h"
@@ -32,7 +33,7 @@ struct BenchOptions : ComputeOptions {
   std::int64_t max_rows = 2048;
   std::int64_t max_keys = 32768;
   std::int64_t layers = 0;  // 0: bench::LayersFor
-  double seconds = 240;
+  bench::CrossoverEffort effort;
   bool quick = false;
   std::string svg;
 };

@@ -90,7 +90,8 @@ TEST(TuneFile, SaysWhatIsWrong) {
   EXPECT_NE(fault("mla-tune", "other").find("here: format: expected "), std::string::npos);
   EXPECT_EQ(fault("my-table_1.0", "a b"),
             "here: name: expected 1 to 64 letters, digits, '.', '_' or '-', found \"a b\"");
-  EXPECT_EQ(fault("\"chunk\"", "\"junk\""), "here: chunk: expected a whole number from 1 to 1099511627776, found nothing");
+  EXPECT_EQ(fault("\"chunk\"", "\"junk\""),
+            "here: chunk: expected a whole number from 1 to 1099511627776, found nothing");
   EXPECT_EQ(fault("\"chunk\"", "\"more\": 1, \"chunk\""), "here: more: expected no such field, found one");
   EXPECT_NE(fault("\"threads\": 3", "\"threads\": -3").find("here: threads: "), std::string::npos);
   EXPECT_NE(fault("\"kv_lora_rank\": 18", "\"kv_lora_rank\": 0").find("here: shapes[0].kv_lora_rank: "),
@@ -128,11 +129,17 @@ TEST(Tune, MeasuresAGrid) {
     const WeightDType weights = kv_dtype == DType::kF32 ? WeightDType::kF32 : WeightDType::kBF16;
     FormBench bench = Need(FormBench::Create(TunePlan(shape, grid, kv_dtype, weights), isa, *pool));
     FormTable table;
-    const TunedShape tuned = Tune(&bench, shape, grid, 0.2);
-    EXPECT_GT(tuned.passes, 1);
+    const TunedShape tuned = Tune(&bench, shape, grid, 600);  // passes end it long before
+    EXPECT_EQ(tuned.passes, 25);
     EXPECT_EQ(tuned.forms.cached, grid.cached);
     table.measured.push_back(tuned.forms);
     EXPECT_TRUE(CheckFormTable(table).ok());
+    for (const std::vector<double>& seconds : {tuned.forms.mha_seconds, tuned.forms.absorbed_seconds}) {
+      for (std::size_t i = 0; i < seconds.size(); ++i) {
+        if (i % 4 != 3) EXPECT_LE(seconds[i], seconds[i + 1]);
+        if (i < 8) EXPECT_LE(seconds[i], seconds[i + 4]);
+      }
+    }
     // Without time, two lengths are measured all the same.
     const TunedShape hasty = Tune(&bench, shape, grid, 0);
     EXPECT_EQ(hasty.passes, 1);

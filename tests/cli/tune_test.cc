@@ -116,7 +116,7 @@ TEST_F(TuneCommand, RefusesATableThatWasAskedForAndDoesNotFit) {
 TEST_F(TuneCommand, CrossoverOfBothForms) {
   const std::string svg = dir_.File("chart.svg");
   const ProcessResult result = Mla({"bench", "crossover", "--like", "demo", "--quick", "--max-rows", "64", "--max-keys",
-                                    "256", "--seconds", "0.3", "--svg", svg, "--json"});
+                                    "256", "--seconds", "600", "--pairs", "1", "--svg", svg, "--json"});
   EXPECT_EQ(result.err, "");
   const Json j = Parsed(result);
   EXPECT_EQ(j["form_table"], "analytic-1");
@@ -124,6 +124,7 @@ TEST_F(TuneCommand, CrossoverOfBothForms) {
   EXPECT_EQ(j["unmeasured"], 0);
   for (const Json& point : j["points"]) {
     EXPECT_EQ(point["faster"], point["mha_seconds"] < point["absorbed_seconds"] ? "mha" : "absorbed");
+    EXPECT_EQ(point["pairs"], 1);
     EXPECT_EQ(point["choices"]["mha"], "mha");
     EXPECT_EQ(point["choices"].size(), j["rules"].size());
   }
