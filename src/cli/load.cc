@@ -63,8 +63,13 @@ Result<std::unique_ptr<Model>> LoadModel(const ComputeOptions& options, const mo
 
 Result<LoadedEngine> LoadEngine(const ComputeOptions& options, const model::Opened& opened, std::int64_t context,
                                 int threads, std::string_view context_flag, const Log& log) {
+  return LoadEngine(options, opened, EngineOptionsOf(options, context), threads, context_flag, log);
+}
+
+Result<LoadedEngine> LoadEngine(const ComputeOptions& options, const model::Opened& opened,
+                                EngineOptions engine_options, int threads, std::string_view context_flag,
+                                const Log& log) {
   MLA_ASSIGN_OR_RETURN(const std::int64_t limit, MemoryLimit(options));
-  EngineOptions engine_options = EngineOptionsOf(options, context);
   MLA_ASSIGN_OR_RETURN(engine_options.form_table, ChooseFormTable(options, log));
   MLA_ASSIGN_OR_RETURN(const engine::Sizes sizes, engine::Resolve(opened.config, engine_options, threads));
   MemoryPlan plan = engine::Planned(opened.config, sizes);

@@ -29,7 +29,12 @@ struct LoadedEngine {
 // An engine for one sequence of `context` tokens. Fails, before anything is loaded, where the plan passes the limit;
 // `context_flag` is what the message names beside --weights and --memory. The table of forms is ChooseFormTable's.
 Result<LoadedEngine> LoadEngine(const ComputeOptions& options, const model::Opened& opened, std::int64_t context,
-                                int threads, std::string_view context_flag, const Log& log = {});
+                                int threads, std::string_view context_flag, const Log& log);
+
+// The same, for an engine of any options but the table.
+Result<LoadedEngine> LoadEngine(const ComputeOptions& options, const model::Opened& opened,
+                                EngineOptions engine_options, int threads, std::string_view context_flag,
+                                const Log& log);
 
 // A warning for each instruction set that is done without since it failed its self-test, `used` being what is used
 // instead. Returns how many.
