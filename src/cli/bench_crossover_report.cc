@@ -26,6 +26,13 @@ Json PointJson(const CrossoverReport& r, const bench::CrossoverPoint& p) {
   json["mha_seconds"] = p.measured() ? Json(p.Seconds(Form::kMha)) : Json(nullptr);
   json["absorbed_seconds"] = p.measured() ? Json(p.Seconds(Form::kAbsorbed)) : Json(nullptr);
   json["faster"] = p.measured() ? Json(FormName(p.Better())) : Json(nullptr);
+  // What the table says it takes; nothing where it has no seconds.
+  const auto priced = [&](Form form) {
+    if (r.table.measured.empty()) return Json(nullptr);
+    return Json(FormCost(r.table, form, r.dims, p.keys - p.rows, p.rows));
+  };
+  json["mha_seconds_by_table"] = priced(Form::kMha);
+  json["absorbed_seconds_by_table"] = priced(Form::kAbsorbed);
   for (const bench::FormRule& rule : r.rules) json["choices"][rule.name] = FormName(rule.choose(p.rows, p.keys));
   return json;
 }
@@ -138,14 +145,14 @@ std::string CrossoverCsv(const CrossoverReport& r) {
 }
 
 std::string CrossoverSvg(const CrossoverReport& r) {
-  const auto whole = [](double value) { return fmt::format("{:.0f}", value); };
+  const auto whole = [](double value) { return fmt::format("{:.6g}", value); };
   Chart chart;
   chart.id = "crossover";
   chart.title = fmt::format("{}: where MHA becomes the faster form", r.shape);
   chart.about = fmt::format(
       "New rows from which on expanding keys and values is faster than absorbing, against all keys. {}, {} "
-      "kernels, {} threads.",
-      r.machine.processor, r.machine.kernels, r.machine.threads);
+      "kernels, {} thread{}.",
+      r.machine.processor, r.machine.kernels, r.machine.threads, r.machine.threads == 1 ? "" : "s");
   chart.x = {"keys S", 2, whole};
   chart.y = {"new rows T", 2, whole};
   chart.series.resize(4);

@@ -271,7 +271,6 @@ std::string ServeBenchJson(const ServeBenchReport& r) {
                {"kv_dtype", r.engine.kv_dtype == DType::kF32 ? "f32" : "bf16"},
                {"mode", ModeName(r.engine.mode)},
                {"form_table", r.engine.form_table.id},
-               {"form_table", r.engine.form_table.id},
                {"max_sequences", r.engine.max_sequences},
                {"context", r.engine.context},
                {"prefill_chunk", r.engine.prefill_chunk},

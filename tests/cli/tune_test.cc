@@ -125,6 +125,7 @@ TEST_F(TuneCommand, CrossoverOfBothForms) {
   for (const Json& point : j["points"]) {
     EXPECT_EQ(point["faster"], point["mha_seconds"] < point["absorbed_seconds"] ? "mha" : "absorbed");
     EXPECT_EQ(point["pairs"], 1);
+    EXPECT_TRUE(point["mha_seconds_by_table"].is_null());
     EXPECT_EQ(point["choices"]["mha"], "mha");
     EXPECT_EQ(point["choices"].size(), j["rules"].size());
   }
