@@ -60,6 +60,7 @@ int RunApp(int argc, char** argv) {
   actions.emplace_back("permute-rope", AddPermuteRope(app, log));
   actions.emplace_back("kernels", AddKernels(app));
   actions.emplace_back("plan", AddPlan(app));
+  actions.emplace_back("tune", AddTune(app, log));
   actions.emplace_back("bench", AddBench(app, log));
   try {
     app.parse(argc, argv);

@@ -30,6 +30,7 @@ Action AddSynth(CLI::App& app, const Log& log);
 Action AddPermuteRope(CLI::App& app, const Log& log);
 Action AddKernels(CLI::App& app);
 Action AddPlan(CLI::App& app);
+Action AddTune(CLI::App& app, const Log& log);
 Action AddBench(CLI::App& app, const Log& log);
 Action AddServe(CLI::App& app, const Log& log);
 

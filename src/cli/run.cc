@@ -91,7 +91,7 @@ Result<bool> RunEngine(const RunOptions& o, const model::Opened& opened, const R
   MLA_ASSIGN_OR_RETURN(const std::int64_t context,
                        Context(o, opened.info, static_cast<std::int64_t>(request.prompt.size())));
   const auto begin = Clock::now();
-  MLA_ASSIGN_OR_RETURN(const LoadedEngine loaded, LoadEngine(o, opened, context, report->threads, "--ctx"));
+  MLA_ASSIGN_OR_RETURN(const LoadedEngine loaded, LoadEngine(o, opened, context, report->threads, "--ctx", log));
   Engine& engine = *loaded.engine;
   report->load_seconds = Since(begin);
   report->kernels_rejected = WarnOfRejectedKernels(engine, log);

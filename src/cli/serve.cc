@@ -92,7 +92,7 @@ Result<int> Serve(ServeOptions o, const Log& log) {
   MLA_ASSIGN_OR_RETURN(const EngineOptions engine,
                        ServingEngineOptions(o.serving, o, opened.info.max_position_embeddings));
   MLA_ASSIGN_OR_RETURN(const LoadedEngine loaded,
-                       LoadEngine(o, opened, engine, ThreadCount(o, log), kServingSizeFlags));
+                       LoadEngine(o, opened, engine, ThreadCount(o, log), kServingSizeFlags, log));
   WarnOfRejectedKernels(*loaded.engine, log);
   RaiseDescriptors(o.server.http.max_connections);
 

@@ -55,6 +55,9 @@ Result<Sizes> Resolve(const contract::ModelConfig& config, const EngineOptions& 
   if (o.kv_dtype != DType::kBF16 && o.kv_dtype != DType::kF32) {
     return Error{fmt::format("kv dtype: expected BF16 or F32, found {}", DTypeName(o.kv_dtype))};
   }
+  if (const Status table = CheckFormTable(o.form_table); !table.ok()) {
+    return Error{"form table: " + table.error().message};
+  }
   o.prefill_chunk = std::min(o.prefill_chunk, o.context);
   const bool mtp = o.drafter == Drafter::kMtp;
   if (mtp && config.num_nextn_predict_layers == 0) {
