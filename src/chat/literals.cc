@@ -156,9 +156,19 @@ std::optional<double> ParseFloat(std::string_view text) {
   text = text.substr(inner.begin, inner.end - inner.begin);
   const bool negative = !text.empty() && text[0] == '-';
   if (!text.empty() && (text[0] == '-' || text[0] == '+')) text.remove_prefix(1);
-  const std::size_t digits = DigitsIn(text, 10);
-  if (digits == 0 || digits + FloatTail(text.substr(digits)) != text.size()) return std::nullopt;
-  return ToDouble((negative ? "-" : "") + std::string(text));
+  std::size_t digits = DigitsIn(text, 10);
+  // Python reads .5 and 5. too; std::from_chars wants a digit before the dot.
+  std::string whole(text);
+  if (digits == 0) {
+    whole.insert(0, 1, '0');
+    digits = 1;
+    if (text.size() < 2 || text[0] != '.' || DigitOf(text[1]) > 9) return std::nullopt;
+  } else if (digits < text.size() && text[digits] == '.' &&
+             (digits + 1 == text.size() || DigitOf(text[digits + 1]) > 9)) {
+    whole.erase(digits, 1);
+  }
+  if (digits + FloatTail(std::string_view(whole).substr(digits)) != whole.size()) return std::nullopt;
+  return ToDouble((negative ? "-" : "") + whole);
 }
 
 }  // namespace mla::chat

@@ -1,0 +1,1 @@
+mla_test(chat template UP_TO engine)
