@@ -20,9 +20,10 @@ namespace {
 using chat::ToolArguments;
 using io::JsonValue;
 
-// Of one rendering. A conversation of a thousand messages takes some hundred thousand steps; its values about twenty
-// times the bytes of its JSON.
-constexpr std::int64_t kMostSteps = std::int64_t{1} << 24;
+// Of one rendering, beside what each byte of its input adds: a quarter of a second. A conversation of a thousand
+// messages takes some ten thousand steps, and one for 64 bytes of each copy of its text.
+constexpr std::int64_t kMostSteps = std::int64_t{1} << 21;
+constexpr std::int64_t kMostStepsPerByte = 4;
 constexpr std::int64_t kMostBytes = std::int64_t{64} << 20;
 constexpr std::int64_t kMostBytesPerByte = 64;
 constexpr std::size_t kMostInput = std::size_t{64} << 20;
@@ -113,7 +114,7 @@ Result<chat::MarkedText> ChatTemplate::Impl::RenderWith(const Loaded& loaded, co
   const std::size_t bytes = input.messages.size() + input.tools.size() + input.variables.size();
   if (bytes > kMostInput) return Error{fmt::format("messages: a conversation of more than {} bytes", kMostInput)};
   const auto size = static_cast<std::int64_t>(bytes);
-  chat::Heap heap(kMostSteps + size, kMostBytes + kMostBytesPerByte * size);
+  chat::Heap heap(kMostSteps + kMostStepsPerByte * size, kMostBytes + kMostBytesPerByte * size);
   chat::Environment environment;
   environment.heap = &heap;
   environment.now = input.now.value_or(static_cast<std::int64_t>(std::time(nullptr)));
