@@ -1,27 +1,20 @@
 // Templates against what Python's jinja2 makes of them, byte for byte; refusals; bounds.
-#include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <string>
 #include <string_view>
-#include <thread>
-#include <vector>
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "chat/golden.h"
-#include "io/quote.h"
 #include "mla/chat.h"
-#include "testing/models.h"
+#include "testing/temp_dir.h"
 
 namespace mla {
 namespace {
 
 using testing::Golden;
-using ::testing::HasSubstr;
 
 std::string ReadText(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
