@@ -37,7 +37,8 @@ struct ChatInput {
 
 // A rendered conversation. What a template wrote by itself is trusted: added tokens (<｜User｜>) are meant there, and
 // only there. What came from messages, tools and variables stays text, whatever it looks like and whichever filters it
-// passed.
+// passed. The roles system, user, assistant, tool and developer alone are the template's words: it builds tokens of
+// them.
 struct ChatText {
   std::string text;                // valid UTF-8
   std::vector<TextRange> trusted;  // in order; not empty, and neither overlapping nor touching each other
