@@ -17,6 +17,7 @@ build=(
   libspdlog-dev         # logging
   nlohmann-json3-dev    # JSON: configs, tokenizers, safetensors headers
   libcli11-dev          # command line flags
+  libboost1.81-dev      # the server's sockets and HTTP parser (headers alone)
   libpcre2-dev          # the tokenizers' regular expressions (UTF, JIT)
 )
 tests=(

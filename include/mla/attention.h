@@ -108,13 +108,15 @@ struct AttentionSequence {
   Form form = Form::kAbsorbed;
 };
 
-// What calls did since the last reset, in counts.
+// What calls did since the last reset, in counts and in wall time.
 struct AttentionCounters {
   std::int64_t absorbed_rows = 0;
   std::int64_t mha_rows = 0;
   std::int64_t mha_one_shot = 0;   // (sequence, call) whose keys were expanded whole, for all heads at once
   std::int64_t mha_in_pieces = 0;  // ... in pieces, for want of workspace
   std::int64_t pieces = 0;         // pieces of the latter
+  double absorbed_seconds = 0;     // each form's part of Run, absorption and expansion included
+  double mha_seconds = 0;
 };
 
 // Kernels that this machine could run, and that failed the self-test of Create: not used.

@@ -123,7 +123,7 @@ struct EngineStats {
   std::int64_t cached_tokens = 0;  // such rows
   std::int64_t copied_pages = 0;   // written where others read
   std::int64_t evicted_pages = 0;  // from the prefix index
-  AttentionCounters attention;     // of one layer: all layers do the same
+  AttentionCounters attention;     // counts of one layer, since all do the same; seconds of all layers
 };
 
 // Pages of the cache, now.

@@ -87,7 +87,7 @@ class Scheduler {
 
   // Runs one step. False where there was nothing to run and nothing to tell.
   bool Step();
-  // Whether a request waits or runs.
+  // Whether a request waits or runs, or the end of one is still to be told.
   bool busy() const;
 
   // Of the last Step and of calls since the one before; valid until the next call.

@@ -9,6 +9,7 @@
 #include "attention/choose.h"
 #include "attention/kv_b.h"
 #include "attention/mha.h"
+#include "base/clock.h"
 #include "base/cpu_info.h"
 
 namespace mla {
@@ -107,8 +108,12 @@ void MlaAttention::Run(const CacheLayerView& cache, const KvBWeights& weights,
                                     executor,
                                     impl.workspace.scratch.data(),
                                     impl.workspace.gemm};
+  const auto begin = Clock::now();
   if (absorbed_rows > 0) RunAbsorbed(step, sequences, q, out, lse, impl.workspace.absorbed);
+  const double absorbed_seconds = absorbed_rows > 0 ? Since(begin) : 0;
   if (mha_rows > 0) RunMha(step, sequences, q, out, lse, impl.workspace.mha, &impl.counters);
+  impl.counters.absorbed_seconds += absorbed_seconds;
+  if (mha_rows > 0) impl.counters.mha_seconds += Since(begin) - absorbed_seconds;
   impl.counters.absorbed_rows += absorbed_rows;
   impl.counters.mha_rows += mha_rows;
 }

@@ -46,6 +46,9 @@ int UsableCpus();
 // (version 1 or 2, this one and its parents) leave.
 std::int64_t UsableMemory();
 
+// Bytes of this process that are in memory now; 0 where the system does not say.
+std::int64_t ResidentBytes();
+
 }  // namespace mla
 
 #endif  // MLA_BASE_CPU_INFO_H_

@@ -1,4 +1,4 @@
-// UsableCpus and UsableMemory: what affinity masks and cgroups leave of the machine.
+// UsableCpus and UsableMemory: what affinity masks and cgroups leave of the machine; ResidentBytes: what we take of it.
 #include <algorithm>
 #include <fstream>
 #include <limits>
@@ -129,6 +129,13 @@ std::int64_t UsableMemory() {
     if (words >> key >> kib && key == "MemAvailable:") available = kib * 1024;
   }
   return std::min(available, CgroupMemoryLeft());
+}
+
+std::int64_t ResidentBytes() {
+  std::ifstream in("/proc/self/statm");
+  std::int64_t total = 0;
+  std::int64_t resident = 0;
+  return in >> total >> resident ? resident * sysconf(_SC_PAGESIZE) : 0;
 }
 
 }  // namespace mla

@@ -1,4 +1,4 @@
-// mla bench peak|gemm|moe|attention|model: speed, beside the machine's limits measured in the same run.
+// mla bench peak|gemm|moe|attention|model|serve: speed, beside the machine's limits measured in the same run.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -18,6 +18,7 @@
 #include "cli/app.h"
 #include "cli/bench_options.h"
 #include "cli/bench_report.h"
+#include "cli/bench_serve.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/load.h"
@@ -190,6 +191,8 @@ Action AddBench(CLI::App& app, const Log& log) {
     kind.flags(*command, options.get());
     actions.emplace_back(command, [options, log, run = kind.run] { return run(*options, log); });
   }
+  const Action serve = AddBenchServe(*bench, log);
+  actions.emplace_back(bench->get_subcommand("serve"), serve);
   return [actions]() -> Result<int> {
     for (const auto& [command, action] : actions) {
       if (command->parsed()) return action();

@@ -32,6 +32,7 @@ Action AddPermuteRope(CLI::App& app, const Log& log);
 Action AddKernels(CLI::App& app);
 Action AddPlan(CLI::App& app);
 Action AddBench(CLI::App& app, const Log& log);
+Action AddServe(CLI::App& app, const Log& log);
 
 }  // namespace mla::cli
 

@@ -61,8 +61,12 @@ Result<std::unique_ptr<Model>> LoadModel(const ComputeOptions& options, const mo
 
 Result<LoadedEngine> LoadEngine(const ComputeOptions& options, const model::Opened& opened, std::int64_t context,
                                 int threads, std::string_view context_flag) {
+  return LoadEngine(options, opened, EngineOptionsOf(options, context), threads, context_flag);
+}
+
+Result<LoadedEngine> LoadEngine(const ComputeOptions& options, const model::Opened& opened,
+                                const EngineOptions& engine_options, int threads, std::string_view context_flag) {
   MLA_ASSIGN_OR_RETURN(const std::int64_t limit, MemoryLimit(options));
-  const EngineOptions engine_options = EngineOptionsOf(options, context);
   MLA_ASSIGN_OR_RETURN(const engine::Sizes sizes, engine::Resolve(opened.config, engine_options, threads));
   MemoryPlan plan = engine::Planned(opened.config, sizes);
   plan.weights = model::PlannedWeightBytes(opened, WeightsOf(options));

@@ -30,6 +30,10 @@ struct LoadedEngine {
 Result<LoadedEngine> LoadEngine(const ComputeOptions& options, const model::Opened& opened, std::int64_t context,
                                 int threads, std::string_view context_flag);
 
+// The same, for an engine of any options.
+Result<LoadedEngine> LoadEngine(const ComputeOptions& options, const model::Opened& opened,
+                                const EngineOptions& engine_options, int threads, std::string_view context_flag);
+
 // A warning for each instruction set that is done without since it failed its self-test, `used` being what is used
 // instead. Returns how many.
 std::int64_t WarnOfRejectedKernels(std::span<const RejectedKernels> rejected, const char* used, const Log& log);

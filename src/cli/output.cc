@@ -33,6 +33,12 @@ std::string HumanBytes(std::int64_t bytes) {
   return fmt::format("{:.{}f} {}", value, value < 10 ? 2 : 1, kUnits[unit]);
 }
 
+std::string HumanSeconds(double seconds) {
+  if (seconds >= 1) return fmt::format("{:.3g} s", seconds);
+  if (seconds >= 1e-3) return fmt::format("{:.3g} ms", seconds * 1e3);
+  return fmt::format("{:.3g} us", seconds * 1e6);
+}
+
 std::string Grouped(std::int64_t n) {
   std::string digits = std::to_string(n);
   for (std::int64_t at = static_cast<std::int64_t>(digits.size()) - 3; at > 0; at -= 3) {

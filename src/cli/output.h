@@ -72,6 +72,9 @@ class ProgressLine {
 // 1,234,567 bytes as "1.2 MiB".
 std::string HumanBytes(std::int64_t bytes);
 
+// "1.53 ms", "12.4 s".
+std::string HumanSeconds(double seconds);
+
 // 1,234,567
 std::string Grouped(std::int64_t n);
 

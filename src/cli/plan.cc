@@ -1,18 +1,15 @@
 // mla plan CONFIG_OR_MODEL...: what fits, what it costs, and where the forms cross.
-#include <cerrno>
 #include <memory>
-#include <span>
 #include <utility>
 
 #include <CLI/CLI.hpp>
-#include <fcntl.h>
 
 #include "cli/app.h"
 #include "cli/command.h"
+#include "cli/html_page.h"
 #include "cli/output.h"
 #include "cli/plan_options.h"
 #include "cli/plan_report.h"
-#include "io/file.h"
 
 namespace mla::cli {
 namespace {
@@ -36,12 +33,6 @@ Status AddReports(const std::string& path, const PlanOptions& options, const pla
     MLA_RETURN_IF_ERROR(add(other));
   }
   return {};
-}
-
-Status WritePage(const std::string& path, const std::string& page) {
-  const io::FileDescriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  const int fault = file.get() < 0 ? errno : io::WriteAll(file.get(), std::as_bytes(std::span(page)));
-  return fault == 0 ? Status() : Status(io::CantWrite(path, fault));
 }
 
 Result<int> Run(const PlanOptions& options) {

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/html_page.h"
 #include "cli/output.h"
 #include "cli/plan_report.h"
 #include "cli/svg_chart.h"
@@ -196,24 +197,10 @@ std::string MemoryTable(const Report& r, const std::string& model) {
   return html + "</details>\n";
 }
 
-constexpr std::string_view kCss =
-    R"(:root{--text:#1a1c1f;--back:#fff;--grid:#d5d9de;--c0:#0b57d0;--c1:#b3261e;--c2:#146c2e;--c3:#7a4b00;--c4:#6b2fa8;--c5:#00696e}
-@media (prefers-color-scheme:dark){:root{--text:#e4e6ea;--back:#16181b;--grid:#3a3f46;--c0:#8ab4f8;--c1:#f2b8b5;--c2:#81c995;--c3:#fdd663;--c4:#d0b0ff;--c5:#78d9e0}}
-@media print{:root{--text:#000;--back:#fff;--grid:#bbb;--c0:#0b57d0;--c1:#b3261e;--c2:#146c2e;--c3:#7a4b00;--c4:#6b2fa8;--c5:#00696e}figure{break-inside:avoid}}
-body{color:var(--text);background:var(--back);font:16px/1.45 system-ui,sans-serif;max-width:60rem;margin:0 auto;padding:1rem}
-figure{margin:1.5rem 0;max-width:42rem}figcaption h3{margin:0}figcaption p{margin:.2rem 0 .6rem}
-table{border-collapse:collapse;font-variant-numeric:tabular-nums}th,td{border:1px solid var(--grid);padding:.25rem .6rem;text-align:right;white-space:nowrap}
-th[scope=row]{text-align:left;font-weight:600}th[scope=col]{white-space:normal;min-width:5rem}summary{font-weight:600;margin:.6rem 0}.wide{overflow-x:auto}
-)";
-
 }  // namespace
 
 std::string PlanHtml(const PlanReports& reports) {
-  std::string html =
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-      "<meta name=\"color-scheme\" content=\"light dark\">\n<title>mla plan</title>\n<style>\n";
-  html += fmt::format("{}{}</style>\n</head>\n<body>\n<main>\n<h1>mla plan</h1>\n", kCss, ChartCss());
+  std::string html = "<h1>mla plan</h1>\n";
   const std::vector<std::string> names = PlanNames(reports);
   html += ComparisonTable(reports);
   html += "<h2>Charts</h2>\n";
@@ -231,7 +218,7 @@ std::string PlanHtml(const PlanReports& reports) {
   }
   html += "<h2>Memory</h2>\n";
   for (std::size_t i = 0; i < reports.size(); ++i) html += MemoryTable(reports[i], names[i]);
-  return html + "</main>\n</body>\n</html>\n";
+  return HtmlPage("mla plan", html);
 }
 
 }  // namespace mla::cli

@@ -38,8 +38,6 @@ struct PlanItem {
 };
 std::vector<PlanItem> PlanMemory(const plan::Report& report);
 
-// "1.53 ms", "12.4 s".
-std::string HumanSeconds(double seconds);
 // The attentions of a model in words, one for each group of layers.
 std::vector<std::string> AttentionWords(const plan::Shape& shape);
 

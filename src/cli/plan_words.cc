@@ -120,12 +120,6 @@ std::vector<PlanItem> PlanMemory(const Report& r) {
   return items;
 }
 
-std::string HumanSeconds(double seconds) {
-  if (seconds >= 1) return fmt::format("{:.3g} s", seconds);
-  if (seconds >= 1e-3) return fmt::format("{:.3g} ms", seconds * 1e3);
-  return fmt::format("{:.3g} us", seconds * 1e6);
-}
-
 std::vector<PlanRow> PlanComparison(const PlanReports& reports) {
   std::vector<PlanRow> rows;
   const auto add = [&](const char* name, const std::function<std::string(const Report&)>& value) {

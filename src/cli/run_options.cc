@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "cli/flags.h"
+#include "cli/serving_options.h"
 #include "cli/text_input.h"
 
 namespace mla::cli {
@@ -88,14 +89,7 @@ void AddSamplingFlags(CLI::App& c, RunOptions* o) {
   c.add_option("--frequency-penalty", o->frequency_penalty, "Take it once for each time that the token stands there")
       ->check(NumberIn(-2, true, 2))
       ->capture_default_str();
-  c.add_option("--draft", o->draft,
-               "How tokens are guessed ahead, to be checked together: none, or ngram (what followed the last tokens "
-               "where they stood before). No bit of the output depends on it")
-      ->check(CLI::IsMember({"none", "ngram"}))
-      ->capture_default_str();
-  c.add_option("--draft-tokens", o->draft_tokens, "Most guesses a step; fewer where they don't hold")
-      ->check(WholeIn(1, 64))
-      ->capture_default_str();
+  AddDraftFlags(c, o);
   c.add_option("--seed", o->seed, "Of the draws: the same seed draws the same on every run")
       ->check(WholeIn(0, UINT64_MAX))
       ->capture_default_str();

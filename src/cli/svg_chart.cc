@@ -20,8 +20,11 @@ constexpr double kTop = 12;
 constexpr double kBottom = 50;
 constexpr std::size_t kStyles = 6;
 
-bool Drawn(const std::pair<double, double>& p) {
-  return std::isfinite(p.first) && std::isfinite(p.second) && p.first > 0 && p.second > 0;
+bool OnAxis(const ChartAxis& axis, double value) {
+  return std::isfinite(value) && (axis.base > 0 ? value > 0 : value >= 0);
+}
+bool Drawn(const Chart& chart, const std::pair<double, double>& p) {
+  return OnAxis(chart.x, p.first) && OnAxis(chart.y, p.second);
 }
 
 // Marks of each style have a shape of their own: circle, square, diamond, triangle.
@@ -39,16 +42,35 @@ std::string Mark(std::size_t style, double x, double y, double r) {
   }
 }
 
-// A range of whole powers of the axis's base.
+// What an axis spans, and its ticks: whole powers of its base, or whole multiples of a round step from 0.
 struct Range {
-  double base = 2;
-  int low = 0;
-  int high = 1;
+  double base = 2;  // 0: linear
+  double low = 0;   // exponents, or multiples of `unit`
+  double high = 1;
+  double unit = 1;    // of a linear axis
+  double stride = 1;  // between ticks, so that at most seven are drawn
 
-  double At(double value) const { return (std::log(value) / std::log(base) - low) / (high - low); }
-  // Powers between ticks, so that at most seven are drawn.
-  int Step() const { return std::max(1, (high - low + 6) / 7); }
+  double At(double value) const {
+    return ((base > 0 ? std::log(value) / std::log(base) : value / unit) - low) / (high - low);
+  }
+  double Value(double tick) const { return base > 0 ? std::pow(base, tick) : tick * unit; }
 };
+
+Range LogRange(double base, double least, double most) {
+  Range range{base, std::floor(std::log(least) / std::log(base) + 1e-9),
+              std::ceil(std::log(most) / std::log(base) - 1e-9), 1, 1};
+  range.high = std::max(range.high, range.low + 1);
+  range.stride = std::max(1.0, std::floor((range.high - range.low + 6) / 7));
+  return range;
+}
+
+// Steps of 1, 2 or 5 times a power of ten.
+Range LinearRange(double most) {
+  const double rough = std::max(most, 1e-9) / 6;
+  const double ten = std::pow(10, std::floor(std::log10(rough)));
+  const double unit = rough <= ten ? ten : rough <= 2 * ten ? 2 * ten : rough <= 5 * ten ? 5 * ten : 10 * ten;
+  return {0, 0, std::max(1.0, std::ceil(most / unit - 1e-9)), unit, 1};
+}
 
 template <class Of>
 Range RangeOf(const Chart& chart, const ChartAxis& axis, const Of& of) {
@@ -56,15 +78,12 @@ Range RangeOf(const Chart& chart, const ChartAxis& axis, const Of& of) {
   double most = 0;
   for (const ChartSeries& s : chart.series) {
     for (const auto& p : s.points) {
-      if (!Drawn(p)) continue;
+      if (!Drawn(chart, p)) continue;
       least = std::min(least, of(p));
       most = std::max(most, of(p));
     }
   }
-  Range range{axis.base, static_cast<int>(std::floor(std::log(least) / std::log(axis.base) + 1e-9)),
-              static_cast<int>(std::ceil(std::log(most) / std::log(axis.base) - 1e-9))};
-  if (range.high <= range.low) range.high = range.low + 1;
-  return range;
+  return axis.base > 0 ? LogRange(axis.base, least, most) : LinearRange(most);
 }
 
 class Drawing {
@@ -91,15 +110,15 @@ class Drawing {
 
   std::string Axes() const {
     std::string svg;
-    for (int power = x_.low; power <= x_.high; power += x_.Step()) {
-      const double value = std::pow(x_.base, power);
+    for (double tick = x_.low; tick <= x_.high; tick += x_.stride) {
+      const double value = x_.Value(tick);
       svg += fmt::format(
           "<line class=\"grid\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2}\"/><text x=\"{0:.1f}\" y=\"{3}\" "
           "text-anchor=\"middle\">{4}</text>\n",
           X(value), kTop, kHeight - kBottom, kHeight - kBottom + 18, Escaped(chart_.x.text(value)));
     }
-    for (int power = y_.low; power <= y_.high; power += y_.Step()) {
-      const double value = std::pow(y_.base, power);
+    for (double tick = y_.low; tick <= y_.high; tick += y_.stride) {
+      const double value = y_.Value(tick);
       svg += fmt::format(
           "<line class=\"grid\" x1=\"{1}\" x2=\"{2}\" y1=\"{0:.1f}\" y2=\"{0:.1f}\"/><text x=\"{3}\" y=\"{4:.1f}\" "
           "text-anchor=\"end\">{5}</text>\n",
@@ -115,7 +134,7 @@ class Drawing {
     std::string line;
     std::string marks;
     for (const auto& p : s.points) {
-      if (!Drawn(p)) continue;
+      if (!Drawn(chart_, p)) continue;
       line += fmt::format("{}{:.1f},{:.1f}", line.empty() ? "" : " ", X(p.first), Y(p.second));
       marks += Mark(style, X(p.first), Y(p.second), s.line ? 2.5 : 6.0);
     }
@@ -146,7 +165,7 @@ std::string Table(const Chart& chart) {
   std::map<double, std::vector<std::string>> rows;
   for (std::size_t i = 0; i < chart.series.size(); ++i) {
     for (const auto& p : chart.series[i].points) {
-      if (!Drawn(p)) continue;
+      if (!Drawn(chart, p)) continue;
       auto& row = rows[p.first];
       row.resize(chart.series.size());
       row[i] = chart.y.text(p.second);
@@ -184,8 +203,8 @@ std::string Escaped(std::string_view text) {
 }
 
 std::string FigureHtml(const Chart& chart) {
-  const bool any = std::any_of(chart.series.begin(), chart.series.end(), [](const ChartSeries& s) {
-    return std::any_of(s.points.begin(), s.points.end(), Drawn);
+  const bool any = std::any_of(chart.series.begin(), chart.series.end(), [&](const ChartSeries& s) {
+    return std::any_of(s.points.begin(), s.points.end(), [&](const auto& p) { return Drawn(chart, p); });
   });
   if (!any) return "";
   return fmt::format("<figure>\n<figcaption><h3>{}</h3><p>{}</p></figcaption>\n{}{}{}</figure>\n", Escaped(chart.title),

@@ -1,4 +1,4 @@
-// Charts as inline SVG with logarithmic axes, and the same numbers as a table: for a page that loads nothing.
+// Charts as inline SVG with logarithmic or linear axes, and the same numbers as a table: for a page that loads nothing.
 #ifndef MLA_CLI_SVG_CHART_H_
 #define MLA_CLI_SVG_CHART_H_
 
@@ -12,13 +12,13 @@ namespace mla::cli {
 
 struct ChartSeries {
   std::string name;
-  std::vector<std::pair<double, double>> points;  // both positive and finite; others are left out
+  std::vector<std::pair<double, double>> points;  // finite, on a logarithmic axis positive; others are left out
   bool line = true;                               // false: marks alone
 };
 
 struct ChartAxis {
   std::string title;
-  double base = 2;                                // of the ticks
+  double base = 2;                                // of a logarithmic axis's ticks; 0: linear, from 0 up
   std::function<std::string(double value)> text;  // of a tick and of a table's cell
 };
 

@@ -315,11 +315,16 @@ Result<Engine::Completion> Engine::Generate(const Request& request, const TokenS
 }
 
 const EngineStats& Engine::stats() const {
-  // Every layer does the same: one layer's share is the step's.
+  // Every layer does the same: of the counts, one layer's share is the step's.
   const AttentionCounters& all = impl_->transformer->counters();
   const std::int64_t layers = impl_->model.info().layers;
-  impl_->stats.attention = {all.absorbed_rows / layers, all.mha_rows / layers, all.mha_one_shot / layers,
-                            all.mha_in_pieces / layers, all.pieces / layers};
+  impl_->stats.attention = {all.absorbed_rows / layers,
+                            all.mha_rows / layers,
+                            all.mha_one_shot / layers,
+                            all.mha_in_pieces / layers,
+                            all.pieces / layers,
+                            all.absorbed_seconds,
+                            all.mha_seconds};
   impl_->stats.copied_pages = impl_->pages.copied();
   impl_->stats.evicted_pages = impl_->pages.evicted();
   return impl_->stats;

@@ -311,7 +311,10 @@ bool Scheduler::Step() {
   return ran || !impl.events.empty();
 }
 
-bool Scheduler::busy() const { return !impl_->waiting.empty() || !impl_->running.empty(); }
+bool Scheduler::busy() const {
+  const bool untold = !impl_->shown && !impl_->pending.empty();
+  return untold || !impl_->waiting.empty() || !impl_->running.empty();
+}
 
 std::span<const SchedulerEvent> Scheduler::events() const { return impl_->events; }
 

@@ -1,8 +1,11 @@
 // mla bench as a user runs it, on tiny shapes: no time is asserted.
 #include <algorithm>
+#include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/cpu_info.h"
@@ -120,6 +123,43 @@ TEST(Bench, ModelThroughTheEngine) {
   EXPECT_GT(j["decode_tokens_per_second"]["median"], 0);
 }
 
+TEST(Bench, ServeReplaysATrace) {
+  const TempDir dir;
+  std::string trace;
+  for (int i = 0; i < 12; ++i) {
+    trace +=
+        fmt::format(R"({{"arrival": {}, "prompt_tokens": {}, "output_tokens": {}, "prefix": "p", "prefix_tokens": 64}})"
+                    "\n",
+                    i * 1e-3, 65 + i, 3 + i);
+  }
+  const std::string path = dir.Write("trace.jsonl", trace);
+  const std::string page = dir.File("page.html");
+  const ProcessResult result = Bench({"serve", DemoDir(), "--trace", path, "--max-sequences", "4", "--mode", "absorb",
+                                      "--cancelled", "0", "--html", page, "--json", "--quiet"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const Json j = Json::parse(result.out, nullptr, false);
+  ASSERT_TRUE(j.is_object()) << result.out;
+  EXPECT_EQ(j["bench"], "serve");
+  EXPECT_EQ(j["requests"]["finished"], 12);
+  EXPECT_EQ(j["throughput"]["prompt_tokens"], 12 * 65 + 66);
+  EXPECT_EQ(j["throughput"]["output_tokens"], 12 * 3 + 66);
+  EXPECT_EQ(j["first_token_seconds"]["count"], 12);
+  EXPECT_EQ(j["between_tokens_seconds"]["count"], 12 * 2 + 66);
+  EXPECT_EQ(j["resident"]["most_sequences"], 4);
+  // The four of the first step begin before any row is there; the prefix's 64 tokens are whole pages for the others.
+  EXPECT_GE(j["prefix"]["hits"], 8);
+  EXPECT_GE(j["prefix"]["cached_tokens"], 8 * 64);
+  EXPECT_GT(j["decode_steps"]["absorbed_attention_seconds"], 0);
+  EXPECT_EQ(j["prompt_steps"]["mha_attention_seconds"], 0);
+  EXPECT_LT(j["prompt_steps"]["absorbed_attention_seconds"], j["prompt_steps"]["seconds"]);
+  std::stringstream html_text;
+  html_text << std::ifstream(page).rdbuf();
+  const std::string html = html_text.str();
+  for (const char* title : {"Waiting", "Output", "Sequences", "Pages in use"}) {
+    EXPECT_NE(html.find(std::string("<h3>") + title), std::string::npos) << title;
+  }
+}
+
 TEST(Bench, PeakAlone) {
   const ProcessResult result = Bench({"peak", "--working-set", "1M", "--threads", "1", "--json"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -135,6 +175,8 @@ TEST(Bench, WrongUsage) {
       {},
       {"speed"},
       {"gemm", "--shape", "8,2112"},
+      {"serve", DemoDir(), "--prompt-tokens", "9:8"},
+      {"serve", DemoDir(), "--output-tokens", "0"},
       {"gemm", "--shape", "8,2112,7168,1"},
       {"gemm", "--shape", "0,16,16"},
       {"gemm", "--shape", "8,16,-16"},
