@@ -52,6 +52,7 @@ int RunApp(int argc, char** argv) {
   app.require_subcommand(1);
   std::vector<std::pair<const char*, Action>> actions;
   actions.emplace_back("run", AddRun(app, log));
+  actions.emplace_back("chat", AddChat(app, log));
   actions.emplace_back("serve", AddServe(app, log));
   actions.emplace_back("inspect", AddInspect(app));
   actions.emplace_back("perplexity", AddPerplexity(app, log));

@@ -23,6 +23,7 @@ using Log = std::shared_ptr<spdlog::logger>;
 // program then shows.
 using Action = std::function<Result<int>()>;
 Action AddRun(CLI::App& app, const Log& log);
+Action AddChat(CLI::App& app, const Log& log);
 Action AddInspect(CLI::App& app);
 Action AddPerplexity(CLI::App& app, const Log& log);
 Action AddVerify(CLI::App& app, const Log& log);

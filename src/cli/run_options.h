@@ -42,6 +42,8 @@ struct RunOptions : ComputeOptions {
 };
 
 void AddRunFlags(CLI::App& command, RunOptions* options);
+// Those of them that say how long an output is and how its tokens are drawn.
+void AddSamplingFlags(CLI::App& command, RunOptions* options);
 
 // The publisher's defaults under what was asked for.
 SamplingParams Sampling(const RunOptions& options, const SamplingParams& defaults);

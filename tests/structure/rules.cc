@@ -132,6 +132,7 @@ Edges DesignEdges() {
       {"io", {"base"}},
       {"contract", {"base", "io"}},
       {"text", {"base", "io"}},
+      {"chat", {"base", "io", "text"}},
       {"ops", {"base"}},
       {"cache", {"base"}},
       {"attention", {"base", "ops", "cache"}},
