@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "cli/app.h"
 #include "cli/chat_commands.h"
+#include "cli/chat_template_option.h"
 #include "cli/command.h"
 #include "cli/conversation.h"
 #include "cli/interrupt.h"
@@ -21,7 +22,6 @@
 #include "cli/output.h"
 #include "cli/run_options.h"
 #include "cli/streamer.h"
-#include "cli/text_input.h"
 #include "engine/limits.h"
 #include "io/quote.h"
 #include "mla/engine.h"
@@ -34,29 +34,11 @@ namespace {
 
 struct ChatOptions : RunOptions {
   std::optional<std::string> system;
-  std::string chat_template;  // a name or a file; "": the model's own
-  std::string variables;      // JSON
+  ChatTemplateOptions chat;
 };
 
 // Where nothing else is asked for: a longer context takes memory that most conversations never fill.
 constexpr std::int64_t kUsualContext = 8192;
-
-// --template: one that comes with the program, one of the model's by name, else a file.
-Result<ChatTemplate> TemplateOf(const ChatOptions& o, ChatInput* settings) {
-  if (const std::string_view source = ChatTemplate::BuiltIn(o.chat_template); !source.empty())
-    return ChatTemplate::Load(o.model, source, "--template " + o.chat_template);
-  MLA_ASSIGN_OR_RETURN(ChatTemplate own, ChatTemplate::Load(o.model));
-  if (o.chat_template.empty()) {
-    if (own.names().empty()) return Error{"the model has no chat template: --template plain, or a file, gives it one"};
-    return own;
-  }
-  if (std::find(own.names().begin(), own.names().end(), o.chat_template) != own.names().end()) {
-    settings->template_name = o.chat_template;
-    return own;
-  }
-  MLA_ASSIGN_OR_RETURN(const std::string source, ReadTextFile(o.chat_template, "chat template"));
-  return ChatTemplate::Load(o.model, source, o.chat_template);
-}
 
 // A line of stdin without its end; those that end in a backslash go on in the next. Nothing at the end of the input.
 class Lines {
@@ -108,7 +90,10 @@ class Chat {
     if (lines.terminal() && !o_.quiet) std::fputs("/help tells what else a line can be.\n", stderr);
     for (;;) {
       Result<std::optional<std::string>> line = lines.Next();
-      if (line.ok() && !*line) return kDone;
+      if (line.ok() && !*line) {
+        if (lines.terminal()) std::fputs("\n", stderr);
+        return kDone;
+      }
       const Result<LineKind> done = line.ok() ? Take(&**line) : line.error();
       if (!done.ok() && !lines.terminal()) return done.error();
       if (!done.ok()) log->error("{}", io::Printable(done.error().message, kLongestError));
@@ -204,8 +189,8 @@ Result<int> RunChat(ChatOptions o, const Log& log) {
   o.weights = KeptWeights(o, opened.config);
   MLA_ASSIGN_OR_RETURN(const Tokenizer tokenizer, Tokenizer::Load(o.model));
   ChatInput settings;
-  settings.variables = o.variables;
-  MLA_ASSIGN_OR_RETURN(const ChatTemplate chat, TemplateOf(o, &settings));
+  MLA_ASSIGN_OR_RETURN(const ChatTemplate chat, LoadChatTemplate(o.model, o.chat, &settings));
+  if (chat.names().empty()) return Error{"the model has no chat template: --template plain, or a file, gives it one"};
   MLA_RETURN_IF_ERROR(sampler::Validate(Sampling(o, opened.info.sampling)));
   const std::int64_t most = opened.info.max_position_embeddings;
   if (o.ctx > most)
@@ -224,11 +209,7 @@ Action AddChat(CLI::App& app, const Log& log) {
   options->max_tokens = 1024;
   AddModelArgument(*command, options.get());
   command->add_option("--system", options->system, "The system's message, before all others");
-  command->add_option("--template", options->chat_template,
-                      "How the conversation is written: a name of the model's own templates, plain (User: and "
-                      "Assistant:), or a file; default: the model's");
-  command->add_option("--variables", options->variables,
-                      "Further variables of the template, as a JSON object: {\"thinking\": true}");
+  AddChatTemplateFlags(*command, &options->chat);
   AddComputeFlags(*command, options.get());
   AddSamplingFlags(*command, options.get());
   command->get_option("--ctx")->description(
