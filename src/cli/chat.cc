@@ -108,7 +108,10 @@ class Chat {
     if (lines.terminal() && !o_.quiet) std::fputs("/help tells what else a line can be.\n", stderr);
     for (;;) {
       Result<std::optional<std::string>> line = lines.Next();
-      if (line.ok() && !*line) return kDone;
+      if (line.ok() && !*line) {
+        if (lines.terminal()) std::fputs("\n", stderr);
+        return kDone;
+      }
       const Result<LineKind> done = line.ok() ? Take(&**line) : line.error();
       if (!done.ok() && !lines.terminal()) return done.error();
       if (!done.ok()) log->error("{}", io::Printable(done.error().message, kLongestError));
