@@ -136,8 +136,12 @@ TEST(Tune, MeasuresAGrid) {
     EXPECT_TRUE(CheckFormTable(table).ok());
     for (const std::vector<double>& seconds : {tuned.forms.mha_seconds, tuned.forms.absorbed_seconds}) {
       for (std::size_t i = 0; i < seconds.size(); ++i) {
-        if (i % 4 != 3) EXPECT_LE(seconds[i], seconds[i + 1]);
-        if (i < 8) EXPECT_LE(seconds[i], seconds[i + 4]);
+        if (i % 4 != 3) {
+          EXPECT_LE(seconds[i], seconds[i + 1]);
+        }
+        if (i < 8) {
+          EXPECT_LE(seconds[i], seconds[i + 4]);
+        }
       }
     }
     // Without time, two lengths are measured all the same.
