@@ -115,8 +115,9 @@ Status WriteJson(const RunOptions& options, const RunReport& r) {
                   {"mha_one_shot", r.stats.attention.mha_one_shot},
                   {"mha_in_pieces", r.stats.attention.mha_in_pieces}};
     j["cached_tokens"] = r.stats.cached_tokens;
-    if (!options.load_cache.empty()) j["cache_loaded"] = {{"rows", r.loaded_rows}};
-    if (r.saved) j["cache_saved"] = {{"rows", r.saved->rows}, {"bytes", r.saved->bytes}};
+    if (!options.load_cache.empty()) j["cache_loaded"] = {{"rows", r.loaded_rows}, {"seconds", r.cache_load_seconds}};
+    if (r.saved)
+      j["cache_saved"] = {{"rows", r.saved->rows}, {"bytes", r.saved->bytes}, {"seconds", r.cache_save_seconds}};
     j["draft"] = {{"kind", options.draft}, {"checked", r.stats.draft_rows}, {"held", r.stats.accepted}};
   }
   j["memory"] = {{"weights", r.memory.weights},

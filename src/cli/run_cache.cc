@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/clock.h"
 #include "engine/cache_file.h"
 #include "io/new_file.h"
 
@@ -41,16 +42,20 @@ Status CanSave(const RunOptions& o) {
 
 Status LoadCacheOf(const RunOptions& o, Engine* engine, RunReport* report) {
   if (o.load_cache.empty()) return {};
+  const auto begin = Clock::now();
   MLA_ASSIGN_OR_RETURN(const LoadedCache loaded, engine->LoadCache(o.load_cache));
   report->loaded_rows = loaded.rows;
+  report->cache_load_seconds = Since(begin);
   return {};
 }
 
 Status SaveCacheOf(const RunOptions& o, const Request& request, SequenceId id, Engine* engine, RunReport* report) {
   if (o.save_cache.empty()) return {};
+  const auto begin = Clock::now();
   const SequenceView view = engine->Get(id);
   const std::int64_t output = std::ssize(view.output()) + request.continued;
   MLA_ASSIGN_OR_RETURN(report->saved, engine->SaveCache(view.ids, output, o.save_cache));
+  report->cache_save_seconds = Since(begin);
   return {};
 }
 
