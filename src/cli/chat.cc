@@ -196,7 +196,7 @@ Result<int> RunChat(ChatOptions o, const Log& log) {
   if (o.ctx > most)
     return Error{fmt::format("--ctx: expected at most the model's {} positions, found {}", most, o.ctx)};
   const std::int64_t context = o.ctx > 0 ? o.ctx : std::min(most, kUsualContext);
-  MLA_ASSIGN_OR_RETURN(const LoadedEngine loaded, LoadEngine(o, opened, context, ThreadCount(o, log), "--ctx"));
+  MLA_ASSIGN_OR_RETURN(const LoadedEngine loaded, LoadEngine(o, opened, context, ThreadCount(o, log), "--ctx", log));
   WarnOfRejectedKernels(*loaded.engine, log);
   return Chat(o, opened, tokenizer, chat, std::move(settings), *loaded.engine).Run(log);
 }
