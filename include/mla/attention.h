@@ -37,6 +37,8 @@ struct MlaDims {
   std::int64_t qk_rope_head_dim = 0;     // P, 0 or even
   std::int64_t v_head_dim = 0;           // V
   std::int64_t kv_lora_rank = 0;         // R
+
+  bool operator==(const MlaDims&) const = default;
 };
 
 // Cos and sin of every position, computed in float64 and rounded once.
@@ -185,22 +187,41 @@ struct FormWork {
 };
 FormWork WorkOf(Form form, const MlaDims& dims, std::int64_t rows, std::int64_t keys);
 
-// What a machine makes of it: multiply-adds a second of each term, relative to each other. Frozen before a request is
-// admitted; its id goes into reports.
+// What one layer's attention of a shape took on a machine, in seconds, projections included: T new rows of one sequence
+// after so many cached positions.
+struct MeasuredForms {
+  MlaDims dims;
+  std::vector<std::int64_t> rows;        // T, ascending from 1; two at least
+  std::vector<std::int64_t> cached;      // S - T, ascending from 0; two at least
+  std::vector<double> mha_seconds;       // [rows, cached], positive
+  std::vector<double> absorbed_seconds;  // [rows, cached], positive
+};
+
+// What a machine makes of that work. Frozen before a request is admitted; its id goes into reports.
 struct FormTable {
   std::string id = "analytic-1";  // equal rates: multiply-adds alone decide
   // Rows of the chunks that a prompt is priced in: expansion is paid again for each. Part of the table, not the chunk
   // that an engine happens to run, so that no bit depends on how a prompt is cut.
   std::int64_t chunk = 512;
-  // Relative multiply-adds a second, all positive.
+  // Relative multiply-adds a second, all positive: what prices where nothing was measured.
   double expand_rate = 1;
   double absorb_rate = 1;
   double mha_rate = 1;
   double absorbed_rate = 1;
+  // One entry a shape. Where there is any, a model is priced by the entry of the nearest shape, its seconds multiplied
+  // by the ratio of both shapes' multiply-adds; the rates above are then not used.
+  std::vector<MeasuredForms> measured;
 };
 
-// The cheaper form of a prompt's rows [first, first + rows) when they run in chunks of table.chunk rows. A pure
-// function of its arguments; ties go to the absorbed form.
+// Fails, naming the field, where a table is not as its fields say, and on a number past what costs can be summed of.
+Status CheckFormTable(const FormTable& table);
+
+// What a prompt's rows [first, first + rows) cost in that form when they run in chunks of table.chunk rows: seconds of
+// one layer, linear in T and in the cached positions between what was measured and beyond it; or multiply-adds over
+// rates. A pure function of its arguments. Precondition: CheckFormTable holds, first and rows are not negative.
+double FormCost(const FormTable& table, Form form, const MlaDims& dims, std::int64_t first, std::int64_t rows);
+
+// The cheaper form of these rows; ties go to the absorbed form.
 Form ChooseForm(const FormTable& table, const MlaDims& dims, std::int64_t first, std::int64_t rows);
 
 }  // namespace mla

@@ -45,8 +45,11 @@ const char* PrefixReuseName(PrefixReuse reuse);
 enum class Drafter : std::uint8_t {
   kNone,
   kNgram,  // what followed the last tokens where they stood before, in prompt or output
+  // By the checkpoint's first multi-token-prediction layer, which has a layer of the cache of its own. Rows that are
+  // found, or shared by a fork, come with their rows of that layer, the last of them made for another next token.
+  kMtp,
 };
-// "none", "ngram".
+// "none", "ngram", "mtp".
 const char* DrafterName(Drafter drafter);
 
 struct EngineOptions {
@@ -85,6 +88,9 @@ struct Request {
   bool prompt_logprobs = false;            // log-probability of each prompt token but the first
   std::int64_t top_logprobs = 0;           // likeliest tokens to tell for each output token (and prompt token); 0 to 20
   std::vector<LogitBias> logit_bias = {};  // at most one an id
+  // So many of the prompt's last ids, not all of them, are output of a request that goes on here. They have output's
+  // form, and penalties count them as output: what comes next has the bits that it would have had without a break.
+  std::int64_t continued = 0;
 };
 
 enum class FinishReason : std::uint8_t { kNone, kEos, kMaxTokens, kContext, kNotFinite, kCancelled, kDeadline };
@@ -132,6 +138,19 @@ struct PageUse {
   std::int64_t free = 0;    // nobody's
   std::int64_t idle = 0;    // kept for their prefix alone, and given up when needed
   std::int64_t shared = 0;  // of several sequences
+};
+
+// A file that SaveCache has written.
+struct SavedCache {
+  std::int64_t rows = 0;  // of the first so many ids
+  std::int64_t bytes = 0;
+};
+// One that LoadCache has read.
+struct LoadedCache {
+  std::vector<std::int32_t> ids;  // all that it was saved with
+  std::int64_t output = 0;        // as it was saved with
+  std::int64_t rows = 0;          // now in the cache, of the first so many ids
+  std::int64_t bytes = 0;
 };
 
 // Sequences share the weights, the cache and each step. Not thread-safe: one caller at a time, and engines that share
@@ -184,6 +203,18 @@ class Engine {
   SequenceView Get(SequenceId id) const;
   void Release(SequenceId id);
 
+  // Writes the rows that the cache holds of the first of `ids` to a file (docs/cache-files.md): those of a sequence, or
+  // of earlier ones that the prefix index keeps. The file has all of `ids`, of which the last `output`, not all, may be
+  // output that is to go on (Request::continued). It appears whole, or leaves what was there. Fails, naming what was
+  // expected, where no row is held, an id is none, or the file can't be written.
+  Result<SavedCache> SaveCache(std::span<const std::int32_t> ids, std::int64_t output, const std::string& path);
+  // Reads the rows of such a file to where the prefix index finds them: a prompt that begins with its ids then takes
+  // them over, as it would from the sequence that made them, bit for bit. Until then they are idle pages, which others
+  // may need. Fails, and nothing is kept, on a file that is damaged or was made under another model, rope, kind of row,
+  // mode or kernels, naming the first difference; on more tokens than the context or the free and idle pages have; and
+  // where prefix reuse is off.
+  Result<LoadedCache> LoadCache(const std::string& path);
+
   // One request from admission to its end. `sink`, which does not throw, gets each output id with its log-probability
   // as it comes, and ends the generation by returning false (the finish reason is then kNone). Fails as Submit does,
   // where no page is left, and on kNotFinite. The sequence is released either way.
@@ -210,8 +241,11 @@ class Engine {
   const std::vector<RejectedKernels>& rejected_kernels() const;  // faster ones that failed their self-test
   const EngineOptions& options() const;
 
- private:
+  // The parts, for the library's own use: what Impl holds is not part of the interface.
   struct Impl;
+  Impl& impl() { return *impl_; }
+
+ private:
   explicit Engine(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

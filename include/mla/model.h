@@ -52,6 +52,9 @@ class Model {
   ~Model();
 
   const ModelInfo& info() const;
+  // Of config.json and the checkpoint: equal where both are, to all that tells checkpoints apart (names, types and
+  // shapes of tensors, the first and last 4 KiB of each).
+  std::uint64_t fingerprint() const;
   // Allocated for weights.
   std::int64_t weight_bytes() const;
 

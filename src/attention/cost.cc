@@ -1,6 +1,3 @@
-#include <algorithm>
-
-#include "base/check.h"
 #include "mla/attention.h"
 
 namespace mla {
@@ -21,19 +18,8 @@ FormWork WorkOf(Form form, const MlaDims& dims, std::int64_t rows, std::int64_t 
 }
 
 Form ChooseForm(const FormTable& table, const MlaDims& dims, std::int64_t first, std::int64_t rows) {
-  const std::int64_t chunk = table.chunk;
-  MLA_CHECK_LT(0, chunk);
-  double mha = 0;
-  double absorbed = 0;
-  for (std::int64_t done = 0; done < rows; done += chunk) {
-    const std::int64_t t = std::min(chunk, rows - done);
-    const std::int64_t s = first + done + t;
-    const FormWork expand = WorkOf(Form::kMha, dims, t, s);
-    const FormWork absorb = WorkOf(Form::kAbsorbed, dims, t, s);
-    mha += expand.projection / table.expand_rate + expand.attention / table.mha_rate;
-    absorbed += absorb.projection / table.absorb_rate + absorb.attention / table.absorbed_rate;
-  }
-  return mha < absorbed ? Form::kMha : Form::kAbsorbed;
+  const double mha = FormCost(table, Form::kMha, dims, first, rows);
+  return mha < FormCost(table, Form::kAbsorbed, dims, first, rows) ? Form::kMha : Form::kAbsorbed;
 }
 
 }  // namespace mla

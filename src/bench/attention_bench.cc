@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/parallel.h"
+#include "bench/random_attention.h"
 #include "bench/random_fill.h"
 #include "bench/random_weights.h"
 
@@ -20,10 +20,6 @@ CacheLayout LayoutOf(const AttentionPlan& plan) {
 }
 
 std::int64_t PagesOf(const AttentionPlan& plan) { return plan.requests * LayoutOf(plan).PagesFor(plan.keys); }
-
-std::int64_t KvBElements(const MlaDims& d) {
-  return d.num_attention_heads * (d.qk_nope_head_dim + d.v_head_dim) * d.kv_lora_rank;
-}
 
 }  // namespace
 
@@ -68,22 +64,6 @@ std::int64_t AttentionBench::PlannedBytes(const AttentionPlan& plan, int workers
          MlaAttention::WorkspaceBytes(bench.Options(Isa::kPortable, workers));
 }
 
-// Rows drawn once, and used again and again: what matters is that they are not zeros.
-void AttentionBench::FillCache(Executor& executor) {
-  constexpr std::int64_t kDrawn = 1024;
-  const MlaDims& d = plan_.dims;
-  const std::int64_t width = d.kv_lora_rank + d.qk_rope_head_dim;
-  std::vector<float> drawn(static_cast<std::size_t>(kDrawn * width));
-  FillNormal(drawn.data(), std::ssize(drawn), TensorKey(1, "rows"), executor);
-  const CacheLayerView layer = cache_->Layer(0);
-  ParallelFor(executor, layer.pages, [&](std::int64_t page, int /*worker*/) {
-    for (std::int64_t slot = page * layer.page_tokens; slot < (page + 1) * layer.page_tokens; ++slot) {
-      const float* row = drawn.data() + slot % kDrawn * width;
-      WriteCacheRow(layer, slot, row, row + d.kv_lora_rank);
-    }
-  });
-}
-
 Result<AttentionBench> AttentionBench::Create(const AttentionPlan& plan, Executor& executor) {
   AttentionBench bench(plan);
   Carver count;
@@ -93,18 +73,14 @@ Result<AttentionBench> AttentionBench::Create(const AttentionPlan& plan, Executo
   bench.Place(&carver);
   const MlaDims& d = plan.dims;
   FillNormal(reinterpret_cast<float*>(bench.other_), plan.working_set / 4, TensorKey(1, "other"), executor);
-  FillNormal(bench.kv_b_, KvBElements(d), TensorKey(1, "kv_b"), executor);
-  const float size = 1 / std::sqrt(static_cast<float>(d.kv_lora_rank));
-  for (std::int64_t i = 0; i < KvBElements(d); ++i) bench.kv_b_[i] *= size;
   FillNormal(bench.q_,
              plan.requests * plan.max_rows * d.num_attention_heads * (d.qk_nope_head_dim + d.qk_rope_head_dim),
              TensorKey(1, "q"), executor);
-  MLA_ASSIGN_OR_RETURN(KvBWeights packed, KvBWeights::Pack(d, DType::kF32, reinterpret_cast<std::byte*>(bench.kv_b_),
-                                                           WeightDType::kBF16, executor));
+  MLA_ASSIGN_OR_RETURN(KvBWeights packed, RandomKvB(d, WeightDType::kBF16, bench.kv_b_, executor));
   bench.weights_.emplace(std::move(packed));
   MLA_ASSIGN_OR_RETURN(LatentCache cache, LatentCache::Create(LayoutOf(plan), PagesOf(plan)));
   bench.cache_.emplace(std::move(cache));
-  bench.FillCache(executor);
+  FillCacheRows(bench.cache_->Layer(0), executor);
   bench.pages_.resize(static_cast<std::size_t>(PagesOf(plan)));
   std::iota(bench.pages_.begin(), bench.pages_.end(), 0);
   return bench;

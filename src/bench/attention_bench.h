@@ -50,7 +50,6 @@ class AttentionBench {
  private:
   explicit AttentionBench(const AttentionPlan& plan) : plan_(plan) {}
   void Place(Carver* carver);
-  void FillCache(Executor& executor);
   MlaAttention::Options Options(Isa isa, int workers) const;
   std::vector<AttentionSequence> Sequences(std::int64_t rows) const;
 

@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <exception>
 #include <iostream>
+#include <iterator>
 #include <new>
-#include <ranges>
 #include <utility>
 #include <vector>
 
@@ -26,8 +26,8 @@ namespace {
 std::string VersionText() {
   const CpuInfo cpu = DetectCpu();
   std::string kernels;
-  for (const Isa isa : std::views::reverse(kIsas)) {
-    if (cpu.Has(isa)) kernels += fmt::format("{}{}", kernels.empty() ? "" : ", ", IsaName(isa));
+  for (auto isa = std::rbegin(kIsas); isa != std::rend(kIsas); ++isa) {
+    if (cpu.Has(*isa)) kernels += fmt::format("{}{}", kernels.empty() ? "" : ", ", IsaName(*isa));
   }
   return fmt::format("mla {} ({}), {} {}\nkernels this machine can run: {}; mla kernels tests them\nprocessor: {}",
                      MLA_BUILD_VERSION, MLA_BUILD_COMMIT, MLA_BUILD_COMPILER, MLA_BUILD_TYPE, kernels,
@@ -52,6 +52,7 @@ int RunApp(int argc, char** argv) {
   app.require_subcommand(1);
   std::vector<std::pair<const char*, Action>> actions;
   actions.emplace_back("run", AddRun(app, log));
+  actions.emplace_back("chat", AddChat(app, log));
   actions.emplace_back("serve", AddServe(app, log));
   actions.emplace_back("inspect", AddInspect(app));
   actions.emplace_back("perplexity", AddPerplexity(app, log));
@@ -60,6 +61,7 @@ int RunApp(int argc, char** argv) {
   actions.emplace_back("permute-rope", AddPermuteRope(app, log));
   actions.emplace_back("kernels", AddKernels(app));
   actions.emplace_back("plan", AddPlan(app));
+  actions.emplace_back("tune", AddTune(app, log));
   actions.emplace_back("bench", AddBench(app, log));
   try {
     app.parse(argc, argv);

@@ -1,4 +1,4 @@
-// mla bench peak|gemm|moe|attention|model|serve: speed, beside the machine's limits measured in the same run.
+// mla bench peak|gemm|moe|attention|crossover|model|serve: speed, beside the machine's limits measured in the same run.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -8,7 +8,6 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "attention/choose.h"
 #include "base/cpu_info.h"
 #include "bench/attention_bench.h"
 #include "bench/gemm_bench.h"
@@ -16,6 +15,7 @@
 #include "bench/model_bench.h"
 #include "bench/moe_bench.h"
 #include "cli/app.h"
+#include "cli/bench_crossover.h"
 #include "cli/bench_options.h"
 #include "cli/bench_report.h"
 #include "cli/bench_serve.h"
@@ -33,15 +33,6 @@ Status Fits(std::int64_t needed, std::string_view flags) {
   if (needed <= usable) return {};
   return Error{fmt::format("memory: {} are needed and {} may be used; {} change that", HumanBytes(needed),
                            HumanBytes(usable), flags)};
-}
-
-// The instruction set asked for, or the fastest that passes its self-test.
-Result<Isa> ChooseIsa(const CpuInfo& cpu, const std::string& name, const Log& log) {
-  MLA_RETURN_IF_ERROR(SelectIsa(cpu, name));
-  MLA_ASSIGN_OR_RETURN(const attention::KernelChoice choice,
-                       attention::ChooseKernels(attention::MachineKernels(cpu), name));
-  WarnOfRejectedKernels(choice.rejected, IsaName(choice.kernels.isa), log);
-  return choice.kernels.isa;
 }
 
 // A report as it grows: the table's lines at once, JSON and CSV at the end.
@@ -98,7 +89,7 @@ template <class Bench, class Job>
 Result<int> RunJobs(const char* what, const BenchOptions& o, const std::vector<Job>& jobs, const Log& log) {
   const InterruptScope interrupt;
   const CpuInfo cpu = DetectCpu();
-  MLA_ASSIGN_OR_RETURN(const Isa isa, ChooseIsa(cpu, o.kernels, log));
+  MLA_ASSIGN_OR_RETURN(const Isa isa, UsableIsa(o, log));
   MLA_ASSIGN_OR_RETURN(const std::int64_t working_set, WorkingSetOf(o));
   const int threads = ThreadCount(o, log);
   std::int64_t needed = working_set;
@@ -150,7 +141,7 @@ Result<int> RunModel(const BenchOptions& o, const Log& log) {
                              opened.info.max_position_embeddings, context)};
   }
   MLA_ASSIGN_OR_RETURN(const LoadedEngine loaded,
-                       LoadEngine(o, opened, context, ThreadCount(o, log), "--context, --prompt"));
+                       LoadEngine(o, opened, context, ThreadCount(o, log), "--context, --prompt", log));
   WarnOfRejectedKernels(*loaded.engine, log);
   report.machine = {DetectCpu().model, loaded.engine->kernels(), loaded.pool->workers()};
   report.model = o.model;
@@ -158,6 +149,7 @@ Result<int> RunModel(const BenchOptions& o, const Log& log) {
   report.weight_bytes = loaded.model->weight_bytes();
   report.kv_dtype = o.kv_dtype;
   report.mode = o.mode;
+  report.form_table = loaded.engine->options().form_table.id;
   MLA_ASSIGN_OR_RETURN(report.result, bench::BenchModel(*loaded.engine, report.options));
   MLA_RETURN_IF_ERROR(WriteOut(o.json ? ModelJson(report) : o.csv ? ModelCsv(report) : ModelText(report)));
   MLA_RETURN_IF_ERROR(FlushOut());
@@ -182,6 +174,8 @@ Action AddBench(CLI::App& app, const Log& log) {
       {"gemm", "Products with packed weights", AddGemmFlags, RunGemm},
       {"moe", "A layer's mixture of experts", AddMoeFlags, RunMoe},
       {"attention", "A layer's attention over cached rows", AddAttentionFlags, RunAttention},
+      {"crossover", "Where the two forms of the attention cross, and what choosing wrongly costs", AddCrossoverFlags,
+       RunCrossover},
       {"model", "A model's prompts and output, in tokens a second", AddModelFlags, RunModel},
   };
   std::vector<std::pair<CLI::App*, Action>> actions;

@@ -15,6 +15,7 @@
 #include "bench/random_weights.h"
 #include "bench/shapes.h"
 #include "bench/synthetic_config.h"
+#include "bench/tune.h"
 #include "cli/flags.h"
 #include "weights/weights.h"
 
@@ -210,12 +211,48 @@ void AddModelFlags(CLI::App& c, BenchOptions* o) {
   c.add_option("--mode", o->mode, "Form of the attention, as in mla run")
       ->check(CLI::IsMember({"auto", "role", "mha", "absorb"}))
       ->capture_default_str();
+  AddTuneTableFlag(c, o);
   c.add_option("--prefill-chunk", o->prefill_chunk, "Prompt tokens a step")
       ->check(WholeIn(1, 1 << 20))
       ->capture_default_str();
   AddMachineFlags(c, o);
   AddOutputFlags(c, o);
   c.add_flag("--quiet,-q", o->quiet, "No progress");
+}
+
+void AddCrossoverFlags(CLI::App& c, BenchOptions* o) {
+  o->like = {"deepseek-v3"};
+  c.add_option("--like", o->like, fmt::format("Whose heads: demo, {}, or the path of a config.json", PublishedNames()))
+      ->expected(1)
+      ->check(Checked(bench::TuneShapeOf))
+      ->capture_default_str();
+  c.add_option("--max-rows", o->max_rows, "Most new rows, T")->check(WholeIn(1, kMostRows))->capture_default_str();
+  c.add_option("--max-keys", o->max_keys, "Most positions, S, the new rows included")
+      ->check(WholeIn(1, 1 << 24))
+      ->capture_default_str();
+  c.add_option("--layers", o->layers,
+               "Layers that runs take in turn; 0: as many as keep weights and rows out of caches")
+      ->check(WholeIn(0, 1 << 10))
+      ->capture_default_str();
+  c.add_option("--seconds", o->effort.seconds,
+               "About how long to measure; points that no time is left for stay unmeasured")
+      ->check(NumberIn(0, false, 1e6))
+      ->capture_default_str();
+  c.add_option("--pairs", o->effort.most, "Most pairs of runs a point")
+      ->check(WholeIn(1, 1 << 20))
+      ->capture_default_str();
+  c.add_flag("--quick", o->quick, "Powers of four in place of two");
+  c.add_option("--svg", o->svg, "Write a chart of the crossing to this file");
+  c.add_option("--kv-dtype", o->kv_dtype, "How cache rows are kept: bf16, f32")
+      ->check(CLI::IsMember({"bf16", "f32"}))
+      ->capture_default_str();
+  c.add_option("--weights", o->weights, "How kv_b_proj is kept: auto (bf16), bf16 or f32")
+      ->check(CLI::IsMember({"auto", "bf16", "f32"}))
+      ->capture_default_str();
+  AddTuneTableFlag(c, o);
+  AddThreadFlag(c, o);
+  AddKernelsFlag(c, o);
+  AddOutputFlags(c, o);
 }
 
 std::int64_t DefaultWorkingSet() {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bench/attention_bench.h"
+#include "bench/crossover.h"
 #include "bench/gemm_bench.h"
 #include "bench/measure.h"
 #include "bench/model_bench.h"
@@ -28,6 +29,13 @@ struct BenchOptions : ComputeOptions {
   std::string working_set;  // "" for DefaultWorkingSet
   bench::Repeats repeats;
   bench::ModelBenchOptions engine;
+  // Of the crossover.
+  std::int64_t max_rows = 2048;
+  std::int64_t max_keys = 32768;
+  std::int64_t layers = 0;  // 0: bench::LayersFor
+  bench::CrossoverEffort effort;
+  bool quick = false;
+  std::string svg;
 };
 
 // Flags of each subcommand.
@@ -36,6 +44,7 @@ void AddGemmFlags(CLI::App& command, BenchOptions* options);
 void AddMoeFlags(CLI::App& command, BenchOptions* options);
 void AddAttentionFlags(CLI::App& command, BenchOptions* options);
 void AddModelFlags(CLI::App& command, BenchOptions* options);
+void AddCrossoverFlags(CLI::App& command, BenchOptions* options);
 
 // 1 GiB, or twice the last-level cache that the system reports where that is more: what is passed over before a weight
 // is read again, so that it comes from memory.

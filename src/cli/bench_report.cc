@@ -141,6 +141,7 @@ Json ModelFields(const ModelReport& r) {
   json["weight_bytes"] = r.weight_bytes;
   json["kv_dtype"] = r.kv_dtype;
   json["mode"] = r.mode;
+  json["form_table"] = r.form_table;
   json["context"] = r.options.context;
   json["tokens"] = r.options.tokens;
   json["prompt"] = r.options.prompt;

@@ -45,6 +45,7 @@ struct ModelReport {
   std::string weights;   // how they are kept: "bf16"
   std::string kv_dtype;  // cache rows
   std::string mode;
+  std::string form_table;
   std::int64_t weight_bytes = 0;
   bench::ModelBenchOptions options;
   bench::ModelBenchResult result;

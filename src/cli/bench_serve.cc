@@ -70,7 +70,7 @@ Result<int> Run(BenchServeOptions o, const Log& log) {
   MLA_ASSIGN_OR_RETURN(const EngineOptions engine,
                        ServingEngineOptions(o.serving, o, opened.info.max_position_embeddings));
   MLA_ASSIGN_OR_RETURN(const LoadedEngine loaded,
-                       LoadEngine(o, opened, engine, ThreadCount(o, log), kServingSizeFlags));
+                       LoadEngine(o, opened, engine, ThreadCount(o, log), kServingSizeFlags, log));
   WarnOfRejectedKernels(*loaded.engine, log);
   report.machine = {DetectCpu().model, loaded.engine->kernels(), loaded.pool->workers()};
   report.model = o.model;

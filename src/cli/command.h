@@ -23,6 +23,7 @@ using Log = std::shared_ptr<spdlog::logger>;
 // program then shows.
 using Action = std::function<Result<int>()>;
 Action AddRun(CLI::App& app, const Log& log);
+Action AddChat(CLI::App& app, const Log& log);
 Action AddInspect(CLI::App& app);
 Action AddPerplexity(CLI::App& app, const Log& log);
 Action AddVerify(CLI::App& app, const Log& log);
@@ -30,6 +31,7 @@ Action AddSynth(CLI::App& app, const Log& log);
 Action AddPermuteRope(CLI::App& app, const Log& log);
 Action AddKernels(CLI::App& app);
 Action AddPlan(CLI::App& app);
+Action AddTune(CLI::App& app, const Log& log);
 Action AddBench(CLI::App& app, const Log& log);
 Action AddServe(CLI::App& app, const Log& log);
 

@@ -44,7 +44,15 @@ void AddComputeFlags(CLI::App& c, ComputeOptions* o) {
   c.add_option("--prefill-chunk", o->prefill_chunk, "Prompt tokens a step; no result depends on it")
       ->check(WholeIn(1, 1 << 20))
       ->capture_default_str();
+  AddTuneTableFlag(c, o);
   AddMachineFlags(c, o);
+}
+
+void AddTuneTableFlag(CLI::App& c, ComputeOptions* o) {
+  c.add_option(
+      "--tune-table", o->tune_table,
+      "Table of mla tune that auto chooses the form by, or shipped; default: the one that mla tune left in the "
+      "cache folder, if it fits this machine and build");
 }
 
 void AddThreadFlag(CLI::App& c, ComputeOptions* o) {
@@ -101,7 +109,9 @@ EngineOptions EngineOptionsOf(const ComputeOptions& o, std::int64_t context) {
   e.kv_dtype = o.kv_dtype == "f32" ? DType::kF32 : DType::kBF16;
   e.context = context;
   e.prefill_chunk = o.prefill_chunk;
-  e.drafter = o.draft == DrafterName(Drafter::kNgram) ? Drafter::kNgram : Drafter::kNone;
+  for (const Drafter drafter : {Drafter::kNone, Drafter::kNgram, Drafter::kMtp}) {
+    if (o.draft == DrafterName(drafter)) e.drafter = drafter;
+  }
   e.draft_tokens = o.draft_tokens;
   e.kernels = o.kernels;
   e.huge_pages = HugePagesOf(o);

@@ -14,6 +14,9 @@
 
 namespace mla::cli {
 
+// What --tune-table says for no file at all.
+inline constexpr const char* kShippedTable = "shipped";
+
 struct ComputeOptions {
   std::string model;
   std::string mode = "auto";  // or "explicit": the float64 reference
@@ -21,6 +24,7 @@ struct ComputeOptions {
   std::string weights = "auto";
   std::string memory;  // "" for what the machine leaves
   std::int64_t prefill_chunk = 512;
+  std::string tune_table;  // "" for the cache folder's, or kShippedTable
   std::string draft = "none";
   std::int64_t draft_tokens = 4;
   int threads = 0;
@@ -40,7 +44,9 @@ void AddThreadFlag(CLI::App& command, ComputeOptions* options);
 void AddKernelsFlag(CLI::App& command, ComputeOptions* options);
 // Those, memory, and how weights and cache are kept.
 void AddMachineFlags(CLI::App& command, ComputeOptions* options);
-// Those, the form of the attention and the prompt's chunks.
+// --tune-table.
+void AddTuneTableFlag(CLI::App& command, ComputeOptions* options);
+// Machine flags, the form of the attention, what chooses it, and the prompt's chunks.
 void AddComputeFlags(CLI::App& command, ComputeOptions* options);
 
 // The options as the engine's types. Preconditions: the flags' own checks have passed.

@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include "attention/choose.h"
+#include "cli/form_table.h"
 #include "cli/output.h"
 #include "engine/limits.h"
 
@@ -60,13 +62,15 @@ Result<std::unique_ptr<Model>> LoadModel(const ComputeOptions& options, const mo
 }
 
 Result<LoadedEngine> LoadEngine(const ComputeOptions& options, const model::Opened& opened, std::int64_t context,
-                                int threads, std::string_view context_flag) {
-  return LoadEngine(options, opened, EngineOptionsOf(options, context), threads, context_flag);
+                                int threads, std::string_view context_flag, const Log& log) {
+  return LoadEngine(options, opened, EngineOptionsOf(options, context), threads, context_flag, log);
 }
 
 Result<LoadedEngine> LoadEngine(const ComputeOptions& options, const model::Opened& opened,
-                                const EngineOptions& engine_options, int threads, std::string_view context_flag) {
+                                EngineOptions engine_options, int threads, std::string_view context_flag,
+                                const Log& log) {
   MLA_ASSIGN_OR_RETURN(const std::int64_t limit, MemoryLimit(options));
+  MLA_ASSIGN_OR_RETURN(engine_options.form_table, ChooseFormTable(options, log));
   MLA_ASSIGN_OR_RETURN(const engine::Sizes sizes, engine::Resolve(opened.config, engine_options, threads));
   MemoryPlan plan = engine::Planned(opened.config, sizes);
   plan.weights = model::PlannedWeightBytes(opened, WeightsOf(options));
@@ -91,6 +95,15 @@ std::int64_t WarnOfRejectedKernels(std::span<const RejectedKernels> rejected, co
 
 std::int64_t WarnOfRejectedKernels(const Engine& engine, const Log& log) {
   return WarnOfRejectedKernels(engine.rejected_kernels(), engine.kernels(), log);
+}
+
+Result<Isa> UsableIsa(const ComputeOptions& options, const Log& log) {
+  const CpuInfo cpu = DetectCpu();
+  MLA_RETURN_IF_ERROR(SelectIsa(cpu, options.kernels));
+  MLA_ASSIGN_OR_RETURN(const attention::KernelChoice choice,
+                       attention::ChooseKernels(attention::MachineKernels(cpu), options.kernels));
+  WarnOfRejectedKernels(choice.rejected, IsaName(choice.kernels.isa), log);
+  return choice.kernels.isa;
 }
 
 Result<LoadedReference> LoadReference(const ComputeOptions& options, const model::Opened& opened,

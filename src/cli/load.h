@@ -7,6 +7,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/cpu_info.h"
 #include "cli/compute_options.h"
 #include "mla/engine.h"
 #include "mla/result.h"
@@ -26,18 +27,22 @@ struct LoadedEngine {
 };
 
 // An engine for one sequence of `context` tokens. Fails, before anything is loaded, where the plan passes the limit;
-// `context_flag` is what the message names beside --weights and --memory.
+// `context_flag` is what the message names beside --weights and --memory. The table of forms is ChooseFormTable's.
 Result<LoadedEngine> LoadEngine(const ComputeOptions& options, const model::Opened& opened, std::int64_t context,
-                                int threads, std::string_view context_flag);
+                                int threads, std::string_view context_flag, const Log& log);
 
-// The same, for an engine of any options.
+// The same, for an engine of any options but the table.
 Result<LoadedEngine> LoadEngine(const ComputeOptions& options, const model::Opened& opened,
-                                const EngineOptions& engine_options, int threads, std::string_view context_flag);
+                                EngineOptions engine_options, int threads, std::string_view context_flag,
+                                const Log& log);
 
 // A warning for each instruction set that is done without since it failed its self-test, `used` being what is used
 // instead. Returns how many.
 std::int64_t WarnOfRejectedKernels(std::span<const RejectedKernels> rejected, const char* used, const Log& log);
 std::int64_t WarnOfRejectedKernels(const Engine& engine, const Log& log);
+
+// The instruction set asked for, or the fastest that passes its self-test; the others as above.
+Result<Isa> UsableIsa(const ComputeOptions& options, const Log& log);
 
 struct LoadedReference {
   reference::ReferenceModel model;

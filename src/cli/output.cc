@@ -58,6 +58,11 @@ void Say(fmt::format_string<Args...> format, Args&&... args) {
 double Rate(std::size_t tokens, double seconds) { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
 
 // Steps after the one that gave the first token: it is the prompt's.
+// Rows of the prompt that were run: those found in the cache were not.
+std::size_t PromptRows(const RunReport& r) {
+  return r.prompt_ids.size() - std::min(r.prompt_ids.size(), static_cast<std::size_t>(r.stats.cached_tokens));
+}
+
 std::size_t DecodeSteps(const RunReport& r) { return r.ids.empty() ? 0 : r.ids.size() - 1; }
 
 nlohmann::ordered_json HugePagesJson(const RunOptions& options, const RunReport& r) {
@@ -88,7 +93,7 @@ Status WriteJson(const RunOptions& options, const RunReport& r) {
   j["finish_reason"] = r.finish_reason;
   j["timings"] = {{"load_seconds", r.load_seconds},
                   {"prompt_seconds", r.prompt_seconds},
-                  {"prompt_tokens_per_second", Rate(r.prompt_ids.size(), r.prompt_seconds)},
+                  {"prompt_tokens_per_second", Rate(PromptRows(r), r.prompt_seconds)},
                   {"decode_seconds", r.decode_seconds},
                   {"decode_tokens_per_second", Rate(DecodeSteps(r), r.decode_seconds)}};
   j["mode"] = options.mode;
@@ -109,6 +114,10 @@ Status WriteJson(const RunOptions& options, const RunReport& r) {
                   {"absorbed", r.stats.absorbed_steps},
                   {"mha_one_shot", r.stats.attention.mha_one_shot},
                   {"mha_in_pieces", r.stats.attention.mha_in_pieces}};
+    j["cached_tokens"] = r.stats.cached_tokens;
+    if (!options.load_cache.empty()) j["cache_loaded"] = {{"rows", r.loaded_rows}, {"seconds", r.cache_load_seconds}};
+    if (r.saved)
+      j["cache_saved"] = {{"rows", r.saved->rows}, {"bytes", r.saved->bytes}, {"seconds", r.cache_save_seconds}};
     j["draft"] = {{"kind", options.draft}, {"checked", r.stats.draft_rows}, {"held", r.stats.accepted}};
   }
   j["memory"] = {{"weights", r.memory.weights},
@@ -125,9 +134,12 @@ void WriteSummary(const RunOptions& options, const RunReport& r) {
       HumanBytes(r.memory.weights), HumanBytes(r.memory.cache), HumanBytes(r.memory.workspace + r.memory.tables),
       r.kernels, r.threads, r.threads == 1 ? "" : "s");
   Say("prompt {} tokens, {:.1f} tokens/s; decode {} tokens, {:.1f} tokens/s; ended by {}\n", r.prompt_ids.size(),
-      Rate(r.prompt_ids.size(), r.prompt_seconds), r.ids.size(), Rate(DecodeSteps(r), r.decode_seconds),
-      r.finish_reason);
+      Rate(PromptRows(r), r.prompt_seconds), r.ids.size(), Rate(DecodeSteps(r), r.decode_seconds), r.finish_reason);
   if (options.is_explicit()) return;
+  if (!options.load_cache.empty()) {
+    Say("{}: {} rows loaded, {} of them used\n", options.load_cache, r.loaded_rows, r.stats.cached_tokens);
+  }
+  if (r.saved) Say("{}: {} rows saved, {}\n", options.save_cache, r.saved->rows, HumanBytes(r.saved->bytes));
   Say("huge pages ({}): {}\n", options.huge_pages, HugePagesText(r));
   if (r.stats.draft_rows > 0) {
     Say("guesses ({}): {} checked, {} held; {:.2f} tokens a decode step\n", options.draft, r.stats.draft_rows,

@@ -129,7 +129,7 @@ Status ScoreByEngine(const PerplexityOptions& o, const model::Opened& opened, co
                      const Tokenizer& tokenizer, InterruptScope& interrupt, const Log& log, PerplexityReport* report) {
   const auto begin = Clock::now();
   const std::int64_t context = report->window;  // whatever the text: LongRoPE's factors follow from it
-  MLA_ASSIGN_OR_RETURN(const LoadedEngine loaded, LoadEngine(o, opened, context, report->threads, "--window"));
+  MLA_ASSIGN_OR_RETURN(const LoadedEngine loaded, LoadEngine(o, opened, context, report->threads, "--window", log));
   report->load_seconds = Since(begin);
   report->threads = loaded.pool->workers();
   report->memory = loaded.engine->memory();

@@ -13,6 +13,7 @@
 #include "cli/interrupt.h"
 #include "cli/load.h"
 #include "cli/output.h"
+#include "cli/run_cache.h"
 #include "cli/run_explicit.h"
 #include "cli/run_options.h"
 #include "cli/streamer.h"
@@ -69,9 +70,10 @@ Result<bool> Drive(Engine& engine, SequenceId id, const InterruptScope& interrup
 }
 
 Request RequestOf(const RunOptions& o, const model::Opened& opened, const Tokenizer* tokenizer,
-                  const std::vector<std::int32_t>& prompt) {
+                  const RunPrompt& prompt) {
   Request request;
-  request.prompt = prompt;
+  request.prompt = prompt.ids;
+  request.continued = prompt.continued;
   request.max_tokens = o.max_tokens;
   request.sampling = Sampling(o, opened.info.sampling);
   request.prompt_logprobs = o.prompt_logprobs;
@@ -89,7 +91,7 @@ Result<bool> RunEngine(const RunOptions& o, const model::Opened& opened, const R
   MLA_ASSIGN_OR_RETURN(const std::int64_t context,
                        Context(o, opened.info, static_cast<std::int64_t>(request.prompt.size())));
   const auto begin = Clock::now();
-  MLA_ASSIGN_OR_RETURN(const LoadedEngine loaded, LoadEngine(o, opened, context, report->threads, "--ctx"));
+  MLA_ASSIGN_OR_RETURN(const LoadedEngine loaded, LoadEngine(o, opened, context, report->threads, "--ctx", log));
   Engine& engine = *loaded.engine;
   report->load_seconds = Since(begin);
   report->kernels_rejected = WarnOfRejectedKernels(engine, log);
@@ -97,8 +99,10 @@ Result<bool> RunEngine(const RunOptions& o, const model::Opened& opened, const R
   report->threads = loaded.pool->workers();  // fewer than asked where the system gives no more
 
   interrupt.Defer();
+  MLA_RETURN_IF_ERROR(LoadCacheOf(o, &engine, report));
   MLA_ASSIGN_OR_RETURN(const SequenceId id, engine.Submit(request));
   MLA_ASSIGN_OR_RETURN(const bool interrupted, Drive(engine, id, interrupt, streamer, report));
+  report->save_status = SaveCacheOf(o, request, id, &engine, report);
   report->stats = engine.stats();
   report->memory = engine.memory();
   if (o.json || !o.quiet) report->huge_pages = ReadHugePageUse();
@@ -111,6 +115,9 @@ Result<bool> RunEngine(const RunOptions& o, const model::Opened& opened, const R
 }
 
 Result<int> Run(RunOptions o, const Log& log) {
+  if (o.is_explicit() && !(o.load_cache.empty() && o.save_cache.empty())) {
+    return Error{"--mode explicit: has no cache to load or save"};
+  }
   InterruptScope interrupt;
   MLA_ASSIGN_OR_RETURN(const model::Opened opened, model::Open(o.model));
   o.weights = KeptWeights(o, opened.config);
@@ -125,10 +132,12 @@ Result<int> Run(RunOptions o, const Log& log) {
   }
   const Tokenizer* text = tokenizer ? &*tokenizer : nullptr;
   RunReport report;
-  MLA_ASSIGN_OR_RETURN(report.prompt_ids, PromptIds(o, text, opened.info));
+  MLA_ASSIGN_OR_RETURN(const RunPrompt prompt, PromptOf(o, text, opened.info));
+  MLA_RETURN_IF_ERROR(CanSave(o));
+  report.prompt_ids = prompt.ids;
   report.has_text = text != nullptr;
   report.threads = ThreadCount(o, log);
-  const Request request = RequestOf(o, opened, text, report.prompt_ids);
+  const Request request = RequestOf(o, opened, text, prompt);
   MLA_RETURN_IF_ERROR(sampler::Validate(request.sampling));
 
   Streamer streamer(text, !o.json);
@@ -147,6 +156,7 @@ Result<int> Run(RunOptions o, const Log& log) {
   report.text = streamer.text();
   if (o.json) MLA_RETURN_IF_ERROR(WriteJson(o, report));
   if (!o.quiet) WriteSummary(o, report);
+  MLA_RETURN_IF_ERROR(report.save_status);
   return interrupted ? kInterrupted : kDone;
 }
 

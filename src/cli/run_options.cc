@@ -46,6 +46,31 @@ void AddPromptFlags(CLI::App& c, RunOptions* o) {
              "Parse added tokens, such as <|User|>'s, in the prompt; else they are plain text");
 }
 
+void AddCacheFlags(CLI::App& c, RunOptions* o) {
+  c.add_option("--load-cache", o->load_cache,
+               "Begin with a cache file's tokens, whose rows are then not computed again; the prompt follows them, "
+               "unless it begins with them; without one the file's output goes on");
+  c.add_option("--save-cache", o->save_cache, "At the end, write prompt and output with their rows to this cache file");
+}
+
+Result<std::string> PromptText(const RunOptions& o) {
+  if (o.prompt) return *o.prompt;
+  return o.prompt_file.empty() ? ReadStdin("prompt") : ReadTextFile(o.prompt_file, "prompt");
+}
+
+// No token covers more bytes than the longest: a text past that can be refused before it is cut into tokens, which
+// takes tens of bytes of memory for each of its own.
+Status MayFit(const std::string& text, const Tokenizer& tokenizer, const ModelInfo& model) {
+  std::size_t longest = 1;
+  for (std::int32_t id = 0; id < tokenizer.vocab_size(); ++id)
+    longest = std::max(longest, tokenizer.TokenBytes(id).size());
+  if (text.size() / longest <= static_cast<std::size_t>(model.max_position_embeddings)) return {};
+  return Error{fmt::format("prompt: {} bytes are at least {} tokens, and don't fit the model's {} positions",
+                           text.size(), text.size() / longest, model.max_position_embeddings)};
+}
+
+}  // namespace
+
 void AddSamplingFlags(CLI::App& c, RunOptions* o) {
   c.add_option("--ctx", o->ctx,
                "Most tokens, prompt and output; 0: prompt and --max-tokens, as far as the model goes. With LongRoPE it "
@@ -77,33 +102,17 @@ void AddSamplingFlags(CLI::App& c, RunOptions* o) {
       ->capture_default_str();
 }
 
-Result<std::string> PromptText(const RunOptions& o) {
-  if (o.prompt) return *o.prompt;
-  return o.prompt_file.empty() ? ReadStdin("prompt") : ReadTextFile(o.prompt_file, "prompt");
-}
-
-// No token covers more bytes than the longest: a text past that can be refused before it is cut into tokens, which
-// takes tens of bytes of memory for each of its own.
-Status MayFit(const std::string& text, const Tokenizer& tokenizer, const ModelInfo& model) {
-  std::size_t longest = 1;
-  for (std::int32_t id = 0; id < tokenizer.vocab_size(); ++id)
-    longest = std::max(longest, tokenizer.TokenBytes(id).size());
-  if (text.size() / longest <= static_cast<std::size_t>(model.max_position_embeddings)) return {};
-  return Error{fmt::format("prompt: {} bytes are at least {} tokens, and don't fit the model's {} positions",
-                           text.size(), text.size() / longest, model.max_position_embeddings)};
-}
-
-}  // namespace
-
 void AddRunFlags(CLI::App& command, RunOptions* options) {
   AddPromptFlags(command, options);
   AddComputeFlags(command, options);
   AddSamplingFlags(command, options);
+  AddCacheFlags(command, options);
   command.add_flag("--json", options->json, "Print one JSON object in place of the stream");
   command
       .add_flag("--prompt-logprobs", options->prompt_logprobs,
                 "With --json: log-probability of each prompt token but the first")
-      ->needs("--json");
+      ->needs("--json")
+      ->excludes("--load-cache");
   command.add_flag("--quiet,-q", options->quiet, "No progress, no summary");
 }
 

@@ -26,6 +26,8 @@ struct RunOptions : ComputeOptions {
   bool special = false;            // added tokens in the prompt are parsed
   bool prompt_logprobs = false;
   bool ignore_eos = false;
+  std::string load_cache;  // files; "" for none
+  std::string save_cache;
   std::int64_t ctx = 0;
   std::int64_t max_tokens = 256;
   // Sampling flags override the publisher's defaults one by one.
@@ -40,6 +42,8 @@ struct RunOptions : ComputeOptions {
 };
 
 void AddRunFlags(CLI::App& command, RunOptions* options);
+// Those of them that say how long an output is and how its tokens are drawn.
+void AddSamplingFlags(CLI::App& command, RunOptions* options);
 
 // The publisher's defaults under what was asked for.
 SamplingParams Sampling(const RunOptions& options, const SamplingParams& defaults);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "cli/app.h"
+#include "cli/chat_template_option.h"
 #include "cli/command.h"
 #include "cli/compute_options.h"
 #include "cli/flags.h"
@@ -33,6 +34,7 @@ struct ServeOptions : ComputeOptions {
   std::string api_key_file;
   std::string max_body = "4MiB";
   ServingOptions serving;
+  ChatTemplateOptions chat;
 };
 
 // Lines to stderr that are dropped where nobody takes them: a full disk or a stuck pipe never holds the server up.
@@ -73,6 +75,21 @@ void RaiseDescriptors(std::size_t connections) {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// As the template writes it; on whichever thread reads the request. A request's variables come before the program's.
+Result<server::ChatPrompt> Render(const ChatTemplate& chat, const ChatInput& settings, const Tokenizer& tokenizer,
+                                  const server::ChatRequest& request) {
+  ChatInput input = settings;
+  input.messages = request.messages;
+  input.tools = request.tools;
+  if (!request.variables.empty()) input.variables = request.variables;
+  MLA_ASSIGN_OR_RETURN(const ChatText written, chat.Render(input));
+  server::ChatPrompt prompt;
+  MLA_ASSIGN_OR_RETURN(prompt.ids, EncodeChat(tokenizer, written));
+  const std::size_t end = written.text.find_last_not_of(" \n");
+  prompt.in_reasoning = std::string_view(written.text).substr(0, end + 1).ends_with("<think>");
+  return prompt;
+}
+
 Result<int> Serve(ServeOptions o, const Log& log) {
   signal(SIGPIPE, SIG_IGN);
   MLA_ASSIGN_OR_RETURN(const std::int64_t max_body, ParseSize(o.max_body));
@@ -82,6 +99,8 @@ Result<int> Serve(ServeOptions o, const Log& log) {
   }
   MLA_ASSIGN_OR_RETURN(const model::Opened opened, model::Open(o.model));
   MLA_ASSIGN_OR_RETURN(const Tokenizer tokenizer, Tokenizer::Load(o.model));
+  ChatInput settings;
+  MLA_ASSIGN_OR_RETURN(const ChatTemplate chat, LoadChatTemplate(o.model, o.chat, &settings));
   o.weights = KeptWeights(o, opened.config);
   if (o.server.model_name.empty()) {
     o.server.model_name = std::filesystem::path(o.model).lexically_normal().filename().string();
@@ -92,7 +111,7 @@ Result<int> Serve(ServeOptions o, const Log& log) {
   MLA_ASSIGN_OR_RETURN(const EngineOptions engine,
                        ServingEngineOptions(o.serving, o, opened.info.max_position_embeddings));
   MLA_ASSIGN_OR_RETURN(const LoadedEngine loaded,
-                       LoadEngine(o, opened, engine, ThreadCount(o, log), kServingSizeFlags));
+                       LoadEngine(o, opened, engine, ThreadCount(o, log), kServingSizeFlags, log));
   WarnOfRejectedKernels(*loaded.engine, log);
   RaiseDescriptors(o.server.http.max_connections);
 
@@ -102,6 +121,9 @@ Result<int> Serve(ServeOptions o, const Log& log) {
   parts.engine = loaded.engine.get();
   parts.info = &loaded.model->info();
   parts.tokenizer = &tokenizer;
+  if (!chat.names().empty()) {
+    parts.chat = [&](const server::ChatRequest& request) { return Render(chat, settings, tokenizer, request); };
+  }
   parts.log = [&lines](std::string_view line) { lines.info("{}", line); };
   MLA_ASSIGN_OR_RETURN(const auto server, server::Server::Start(std::move(parts), o.server));
   MLA_RETURN_IF_ERROR(WriteOut(fmt::format("listening on http://{}:{}\n", o.server.host, server->port())));
@@ -148,6 +170,7 @@ void AddServeFlags(CLI::App& c, ServeOptions* o) {
   c.add_option("--served-model-name", o->server.model_name, "The model's name; else its folder's");
   c.add_flag("--log-prompts", o->server.log_prompts, "Write prompts to the log; else no text is");
   AddLimitFlags(c, o);
+  AddChatTemplateFlags(c, &o->chat);
   AddServingFlags(c, &o->serving, o);
   AddComputeFlags(c, o);
   c.add_flag("--quiet,-q", o->quiet, "No progress while loading");

@@ -9,9 +9,10 @@ namespace mla::cli {
 
 void AddDraftFlags(CLI::App& c, ComputeOptions* o) {
   c.add_option("--draft", o->draft,
-               "How tokens are guessed ahead, to be checked together: none, or ngram (what followed the last tokens "
-               "where they stood before). No bit of the output depends on it")
-      ->check(CLI::IsMember({"none", "ngram"}))
+               "How tokens are guessed ahead, to be checked together: none, ngram (what followed the last tokens where "
+               "they stood before), or mtp (by the checkpoint's multi-token-prediction layer). No bit of the output "
+               "depends on it")
+      ->check(CLI::IsMember({"none", "ngram", "mtp"}))
       ->capture_default_str();
   c.add_option("--draft-tokens", o->draft_tokens, "Most guesses of a sequence and step; fewer where they don't hold")
       ->check(WholeIn(1, 64))

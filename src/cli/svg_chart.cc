@@ -93,12 +93,14 @@ class Drawing {
         x_(RangeOf(chart, chart.x, [](const auto& p) { return p.first; })),
         y_(RangeOf(chart, chart.y, [](const auto& p) { return p.second; })) {}
 
-  std::string Svg() const {
+  // The whole drawing; `attributes` go into its root, and `height` of it is what a legend below may use.
+  std::string Svg(std::string_view attributes = "", double height = kHeight, std::string_view below = "") const {
     std::string svg = fmt::format(
-        "<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-labelledby=\"{}-title {}-about\">\n<title "
+        "<svg{} viewBox=\"0 0 {} {}\" role=\"img\" aria-labelledby=\"{}-title {}-about\">\n<title "
         "id=\"{}-title\">{}</title>\n"
-        "<desc id=\"{}-about\">{}</desc>\n",
-        kWidth, kHeight, chart_.id, chart_.id, chart_.id, Escaped(chart_.title), chart_.id, Escaped(chart_.about));
+        "<desc id=\"{}-about\">{}</desc>\n{}",
+        attributes, kWidth, height, chart_.id, chart_.id, chart_.id, Escaped(chart_.title), chart_.id,
+        Escaped(chart_.about), below);
     svg += Axes();
     for (std::size_t i = 0; i < chart_.series.size(); ++i) svg += Series(chart_.series[i], i % kStyles);
     return svg + "</svg>\n";
@@ -185,6 +187,12 @@ std::string Table(const Chart& chart) {
   return html + "</table></div></details>\n";
 }
 
+bool AnyPoint(const Chart& chart) {
+  return std::any_of(chart.series.begin(), chart.series.end(), [&](const ChartSeries& s) {
+    return std::any_of(s.points.begin(), s.points.end(), [&](const auto& p) { return Drawn(chart, p); });
+  });
+}
+
 }  // namespace
 
 std::string Escaped(std::string_view text) {
@@ -202,11 +210,31 @@ std::string Escaped(std::string_view text) {
   return out;
 }
 
+std::string SvgFile(const Chart& chart) {
+  if (!AnyPoint(chart)) return "";
+  constexpr double kLine = 20;
+  std::string below = fmt::format(
+      "<style>svg{{--text:#1b1f24;--grid:#d8dde3;--c0:#0b62a8;--c1:#b3471d;--c2:#23773b;--c3:#7b3fa0;--c4:#8a6500;"
+      "--c5:#5d6670;font-family:system-ui,sans-serif;background:#fff}}\n@media(prefers-color-scheme:dark){{svg{{--text:"
+      "#e6e9ec;--grid:#3a424b;--c0:#6db3f2;--c1:#f29a74;--c2:#7ccf94;--c3:#c79be6;--c4:#e0bd5c;--c5:#aab3bd;background:"
+      "#"
+      "15191e}}}}\n{}</style>\n",
+      ChartCss());
+  double y = kHeight + 6;
+  below += fmt::format("<text x=\"{}\" y=\"{}\">{}</text>\n", kLeft, y + 4, Escaped(chart.title));
+  for (std::size_t i = 0; i < chart.series.size(); ++i) {
+    y += kLine;
+    const std::size_t style = i % kStyles;
+    below += chart.series[i].line
+                 ? fmt::format("<polyline class=\"l{}\" points=\"{},{} {},{}\"/>", style, kLeft, y, kLeft + 34, y)
+                 : Mark(style, kLeft + 17, y, 5);
+    below += fmt::format("<text x=\"{}\" y=\"{}\">{}</text>\n", kLeft + 42, y + 4, Escaped(chart.series[i].name));
+  }
+  return Drawing(chart).Svg(" xmlns=\"http://www.w3.org/2000/svg\"", y + kLine, below);
+}
+
 std::string FigureHtml(const Chart& chart) {
-  const bool any = std::any_of(chart.series.begin(), chart.series.end(), [&](const ChartSeries& s) {
-    return std::any_of(s.points.begin(), s.points.end(), [&](const auto& p) { return Drawn(chart, p); });
-  });
-  if (!any) return "";
+  if (!AnyPoint(chart)) return "";
   return fmt::format("<figure>\n<figcaption><h3>{}</h3><p>{}</p></figcaption>\n{}{}{}</figure>\n", Escaped(chart.title),
                      Escaped(chart.about), Drawing(chart).Svg(), Legend(chart), Table(chart));
 }

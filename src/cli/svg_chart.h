@@ -35,6 +35,10 @@ struct Chart {
 // differ in colour and in dashes, marks in colour and in shape. Empty where no point is left.
 std::string FigureHtml(const Chart& chart);
 
+// The same chart as a file of its own, title and legend drawn into it, in colours for light and dark. Empty where no
+// point is left.
+std::string SvgFile(const Chart& chart);
+
 // Text between tags or in an attribute.
 std::string Escaped(std::string_view text);
 

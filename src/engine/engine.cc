@@ -36,6 +36,7 @@ const char* DrafterName(Drafter drafter) {
   switch (drafter) {
     case Drafter::kNone: return "none";
     case Drafter::kNgram: return "ngram";
+    case Drafter::kMtp: return "mtp";
   }
   return "?";
 }
@@ -70,6 +71,7 @@ Engine::Impl::Impl(const Model& m, Executor& e, const engine::Sizes& s, std::uni
   sequences.reserve(static_cast<std::size_t>(s.options.max_sequences));
   logit_rows.reserve(rows);
   logit_wants.reserve(rows);
+  if (s.options.drafter == Drafter::kMtp) mtp.Reserve(s);
 }
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -116,6 +118,10 @@ Status Engine::Impl::Check(const Request& request) const {
   if (size == 0) return Error{"prompt: expected at least one token, found none"};
   for (const std::int32_t id : request.prompt) {
     if (id < 0 || id >= vocab) return Error{fmt::format("prompt: expected ids from 0 to {}, found {}", vocab - 1, id)};
+  }
+  if (request.continued < 0 || request.continued >= size) {
+    return Error{fmt::format("continued: expected 0 to {} of the prompt's {} tokens, found {}", size - 1, size,
+                             request.continued)};
   }
   if (request.max_tokens < 0) return Error{fmt::format("max tokens: expected 0 or more, found {}", request.max_tokens)};
   const std::int64_t least_room = request.max_tokens > 0 ? 1 : 0;
@@ -177,7 +183,7 @@ void Engine::Impl::Adopt(Sequence* s) {
   const std::span<const engine::FormLabel> found = pages.Adopt(s);
   const EngineOptions& o = sizes.options;
   if (!s->forms.empty()) return;
-  s->forms = engine::AssignForms(o.mode, o.form_table, model.info().dims, s->prompt_size, found);
+  s->forms = engine::AssignForms(o.mode, o.form_table, model.info().dims, s->output_begin(), found);
   s->cached_tokens = s->computed;
   stats.hits += s->computed > 0 ? 1 : 0;
   stats.cached_tokens += s->computed;
@@ -316,7 +322,7 @@ Result<Engine::Completion> Engine::Generate(const Request& request, const TokenS
 
 const EngineStats& Engine::stats() const {
   // Every layer does the same: of the counts, one layer's share is the step's.
-  const AttentionCounters& all = impl_->transformer->counters();
+  const AttentionCounters all = impl_->transformer->counters();
   const std::int64_t layers = impl_->model.info().layers;
   impl_->stats.attention = {all.absorbed_rows / layers,
                             all.mha_rows / layers,

@@ -1,14 +1,18 @@
-// What an engine is made of: for engine.cc (sequences come and go) and engine_step.cc (sequences move).
+// What an engine is made of: for engine.cc (sequences come and go), engine_step.cc (sequences move) and engine_save.cc
+// (rows come from files and go to them).
 #ifndef MLA_ENGINE_ENGINE_IMPL_H_
 #define MLA_ENGINE_ENGINE_IMPL_H_
 
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/buffer.h"
+#include "engine/cache_file.h"
 #include "engine/limits.h"
+#include "engine/mtp_rows.h"
 #include "engine/pages.h"
 #include "engine/sequence.h"
 #include "engine/step_plan.h"
@@ -42,7 +46,20 @@ struct Engine::Impl {
   // What waits for the prompt of `s` waits for another, which has what it has computed.
   void HandDownPrompt(Sequence* s);
 
+  engine::CacheSchema Schema() const;
+  // Where the rows of pages that hold positions from 0 on lie.
+  engine::RowsAt RowsOf(std::span<const std::int32_t> held, std::int64_t rows) const;
+  Result<SavedCache> Save(std::span<const std::int32_t> ids, std::int64_t output, const std::string& path);
+  Result<LoadedCache> Load(const std::string& path);
+
   void Draft();
+  // Most guesses that max_tokens and context allow.
+  std::int64_t DraftLimit(const Sequence& s) const;
+  void DraftByMtp();
+  void CollectMtpRows();
+  void CollectNextGuesses();
+  void RunMtpRows();
+  void GuessByMtp();
   void CollectLogits(const AttentionSequence& part, Sequence* s);
   void RunLogits();
   static float Measure(const Sequence& s, std::span<const float> row, std::int32_t id, std::vector<TokenLogprob>* top);
@@ -66,6 +83,7 @@ struct Engine::Impl {
   engine::StepPlan plan;
   std::vector<std::int32_t> logit_rows;
   std::vector<LogitWant> logit_wants;
+  engine::MtpRows mtp;  // reserved where it drafts
 };
 
 }  // namespace mla

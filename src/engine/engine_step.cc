@@ -10,13 +10,17 @@ namespace mla {
 
 using engine::Sequence;
 
+std::int64_t Engine::Impl::DraftLimit(const Sequence& s) const {
+  return std::min(sizes.options.draft_tokens, s.most - s.size() - 1);
+}
+
 // Guesses for every sequence that runs a row of its output: as many as its throttle, max_tokens and context allow.
 void Engine::Impl::Draft() {
-  if (sizes.options.drafter == Drafter::kNone) return;
+  // MTP's were made behind the last step.
+  if (sizes.options.drafter != Drafter::kNgram) return;
   for (const auto& s : sequences) {
-    if (!s->runs() || !s->decodes()) continue;
-    const std::int64_t limit = std::min(sizes.options.draft_tokens, s->most - s->size() - 1);
-    engine::DraftByNgram(s->ids, s->throttle.Next(limit), &s->drafts);
+    s->drafts.clear();
+    if (s->runs() && s->decodes()) engine::DraftByNgram(s->ids, s->throttle.Next(DraftLimit(*s)), &s->drafts);
   }
 }
 
@@ -63,7 +67,7 @@ void Engine::Impl::DeliverToken(const LogitWant& want, std::span<const float> ro
   // After a guess that missed, or a guess that ended the sequence, the rows behind it are nobody's.
   const bool stands = want.position + 1 == s->size() && want.id == s->ids[static_cast<std::size_t>(want.position)];
   if (!stands || s->finish != FinishReason::kNone) return;
-  const std::int32_t id = sampler.Choose(s->request.sampling, s->request.logit_bias, row, s->ids, s->prompt_size,
+  const std::int32_t id = sampler.Choose(s->request.sampling, s->request.logit_bias, row, s->ids, s->output_begin(),
                                          static_cast<std::uint64_t>(want.position + 1));
   const float logprob = Measure(*s, row, id, &s->top);
   if (std::isnan(logprob)) {
@@ -126,7 +130,6 @@ void Engine::Impl::Settle(Sequence* s) {
     s->drafts.clear();
     stats.accepted += accepted;
   }
-  pages.List(s);
 }
 
 bool Engine::Step() {
@@ -162,6 +165,9 @@ bool Engine::Step() {
   impl.stats.absorbed_steps += absorbed ? 1 : 0;
   impl.RunLogits();
   for (Sequence* s : plan.in_step) impl.Settle(s);
+  // Before pages are listed, which may put others with the same rows in their place.
+  if (impl.sizes.options.drafter == Drafter::kMtp) impl.DraftByMtp();
+  for (Sequence* s : plan.in_step) impl.pages.List(s);
   return true;
 }
 

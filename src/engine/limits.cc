@@ -24,7 +24,7 @@ Status Addressable(const contract::ModelConfig& c, const Sizes& sizes) {
   const double h = d(c.num_attention_heads);
   const double row_width = d(c.kv_lora_rank) + d(c.qk_rope_head_dim) + 64;
   const double head_width = d(c.qk_nope_head_dim) + d(c.qk_rope_head_dim) + d(c.v_head_dim) + 64;
-  double floats = rows * (4 * d(c.hidden_size) + d(c.q_lora_rank.value_or(0)) + 3 * h * head_width +
+  double floats = rows * (6 * d(c.hidden_size) + d(c.q_lora_rank.value_or(0)) + 3 * h * head_width +
                           2 * d(c.intermediate_size) + row_width) +
                   rows * h * 2 * row_width + keys * (h * head_width + row_width) +
                   (keys / 1024 + 1) * (h + 256) * row_width + 1024 * d(sizes.step.workers) * (row_width + head_width);
@@ -55,9 +55,16 @@ Result<Sizes> Resolve(const contract::ModelConfig& config, const EngineOptions& 
   if (o.kv_dtype != DType::kBF16 && o.kv_dtype != DType::kF32) {
     return Error{fmt::format("kv dtype: expected BF16 or F32, found {}", DTypeName(o.kv_dtype))};
   }
+  if (const Status table = CheckFormTable(o.form_table); !table.ok()) {
+    return Error{"form table: " + table.error().message};
+  }
   o.prefill_chunk = std::min(o.prefill_chunk, o.context);
-  sizes.layout = MakeLatentLayout(config.kv_lora_rank, config.qk_rope_head_dim, config.num_hidden_layers, o.kv_dtype,
-                                  o.page_tokens);
+  const bool mtp = o.drafter == Drafter::kMtp;
+  if (mtp && config.num_nextn_predict_layers == 0) {
+    return Error{"drafter: expected a model with a multi-token-prediction layer for mtp, and this one has none"};
+  }
+  sizes.layout = MakeLatentLayout(config.kv_lora_rank, config.qk_rope_head_dim,
+                                  config.num_hidden_layers + (mtp ? 1 : 0), o.kv_dtype, o.page_tokens);
   const std::int64_t full = sizes.layout.PagesFor(o.context) * o.max_sequences;
   if (o.cache_pages == 0) o.cache_pages = full;
   MLA_RETURN_IF_ERROR(InRange("cache pages", o.cache_pages, 1, kMostPages));
@@ -74,6 +81,7 @@ Result<Sizes> Resolve(const contract::ModelConfig& config, const EngineOptions& 
   MLA_RETURN_IF_ERROR(InRange("rows of a step times experts a token", slots, 1, kMostPages));
   sizes.step.max_keys = o.context;
   sizes.step.workers = workers;
+  sizes.step.mtp = mtp;
   sizes.step.expand_bytes = o.expand_bytes;
   sizes.step.huge_pages = o.huge_pages;
   MLA_RETURN_IF_ERROR(Addressable(config, sizes));

@@ -52,6 +52,11 @@ bool Pages::MustCopy(const Sequence& s, std::int64_t position) const {
   return position % limits_.page_tokens != 0 && index < s.pages.size() && pool_.holders(s.pages[index]) > 1;
 }
 
+bool Pages::Owns(const Sequence& s, std::int64_t position) const {
+  const auto index = static_cast<std::size_t>(position / limits_.page_tokens);
+  return index < s.pages.size() && pool_.holders(s.pages[index]) == 1;
+}
+
 bool Pages::MakeOwn(Sequence* s, std::vector<PageCopy>* copies) {
   std::int32_t& page = s->pages[static_cast<std::size_t>(s->computed / limits_.page_tokens)];
   const std::int32_t own = Take();
@@ -86,7 +91,7 @@ std::int64_t Pages::Missing(const Sequence& s, std::int64_t end) const {
 // Positions whose rows may serve others.
 std::int64_t Pages::Listable(const Sequence& s) const {
   if (!index_ || s.finish == FinishReason::kNotFinite) return 0;
-  return limits_.reuse == PrefixReuse::kAll ? s.computed : std::min(s.computed, s.prompt_size);
+  return limits_.reuse == PrefixReuse::kAll ? s.computed : std::min(s.computed, s.output_begin());
 }
 
 std::int32_t Pages::ListPage(const Sequence& s, std::int64_t index, std::int64_t tokens) {
@@ -138,6 +143,63 @@ void Pages::Release(Sequence* s) {
   s->computed = 0;
   s->listed_pages = 0;
   s->drafts.clear();
+}
+
+std::int64_t Pages::Longest(std::span<const std::int32_t> ids, std::span<const std::unique_ptr<Sequence>> sequences,
+                            std::vector<std::int32_t>* pages, std::vector<FormLabel>* labels) {
+  std::int64_t most = index_ ? index_->Match(ids, {}, pages, labels) : 0;
+  for (const auto& s : sequences) {
+    if (s->finish == FinishReason::kNotFinite) continue;
+    const auto own = std::span<const std::int32_t>(s->ids).first(static_cast<std::size_t>(s->computed));
+    const std::int64_t common = std::mismatch(ids.begin(), ids.end(), own.begin(), own.end()).first - ids.begin();
+    if (common <= most) continue;
+    most = common;
+    pages->assign(s->pages.begin(), s->pages.begin() + static_cast<std::ptrdiff_t>((common + limits_.page_tokens - 1) /
+                                                                                   limits_.page_tokens));
+    labels->clear();
+    s->AppendLabels(0, common, labels);
+  }
+  return most;
+}
+
+bool Pages::TakePages(std::int64_t count, std::vector<std::int32_t>* taken) {
+  taken->reserve(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int32_t page = Take();
+    if (page < 0) {
+      GiveBack(*taken);
+      taken->clear();
+      return false;
+    }
+    taken->push_back(page);
+  }
+  return true;
+}
+
+std::int64_t Pages::ListPages(std::span<const std::int32_t> ids, std::span<const FormLabel> labels,
+                              std::span<const std::int32_t> pages) {
+  MLA_CHECK(index_.has_value());
+  std::size_t end = labels.size();
+  if (limits_.reuse == PrefixReuse::kPrompt) {
+    // Whose rows these were is not known. A reply begins where the form changes, or has the bits of a prompt.
+    end = static_cast<std::size_t>(
+        std::find_if(labels.begin(), labels.end(), [&](FormLabel label) { return label != labels.front(); }) -
+        labels.begin());
+  }
+  std::int32_t parent = PrefixIndex::kRoot;
+  std::size_t begin = 0;
+  for (const std::int32_t page : pages) {
+    const std::size_t tokens = std::min(static_cast<std::size_t>(limits_.page_tokens), end - begin);
+    if (tokens == 0) break;
+    parent = index_->Insert(parent, page, ids.subspan(begin, tokens), labels.subspan(begin, tokens));
+    begin += tokens;
+    if (parent < 0) break;
+  }
+  return static_cast<std::int64_t>(begin);
+}
+
+void Pages::GiveBack(std::span<const std::int32_t> pages) {
+  for (const std::int32_t page : pages) pool_.Release(page);
 }
 
 std::int64_t Pages::Needed(std::span<const std::int32_t> prompt) {

@@ -49,6 +49,9 @@ class Pages {
   // Pages that Prepare would take.
   std::int64_t Missing(const Sequence& sequence, std::int64_t end) const;
 
+  // Whether the page of `position` is there, and nobody else's.
+  bool Owns(const Sequence& sequence, std::int64_t position) const;
+
   // Lists the whole pages that a sequence has computed, as far as reuse goes; of one that has ended, the last page too,
   // whole or not. Where the index has the same rows, the
   // sequence takes those pages in place of its own.
@@ -58,6 +61,17 @@ class Pages {
   // Gives a sequence's pages back, after listing what of them may serve others: its rows are to be found or computed
   // again.
   void Release(Sequence* sequence);
+
+  // The most rows of the first of `ids` that are held, by a sequence or in the index: appends their pages, the last
+  // perhaps held for more, and their labels. Returns how many. The pages stay held until the next step.
+  std::int64_t Longest(std::span<const std::int32_t> ids, std::span<const std::unique_ptr<Sequence>> sequences,
+                       std::vector<std::int32_t>* pages, std::vector<FormLabel>* labels);
+  // So many pages, to be filled from elsewhere and given back by GiveBack; none where there are not enough.
+  bool TakePages(std::int64_t count, std::vector<std::int32_t>* taken);
+  // Lists these pages as holding the rows of `ids`, made as `labels` say, as far as reuse goes. Returns of how many.
+  std::int64_t ListPages(std::span<const std::int32_t> ids, std::span<const FormLabel> labels,
+                         std::span<const std::int32_t> pages);
+  void GiveBack(std::span<const std::int32_t> pages);
 
   // New pages that a prompt takes, one token of output included: those that it would find, and that are held anyway,
   // are not among them.

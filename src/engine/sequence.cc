@@ -28,7 +28,7 @@ void Sequence::AppendLabels(std::int64_t begin, std::int64_t end, std::vector<Fo
   }
 }
 
-std::vector<FormRun> AssignForms(Mode mode, const FormTable& table, const MlaDims& dims, std::int64_t prompt_size,
+std::vector<FormRun> AssignForms(Mode mode, const FormTable& table, const MlaDims& dims, std::int64_t output_begin,
                                  std::span<const FormLabel> found) {
   std::vector<FormRun> forms;
   for (std::size_t i = 0; i < found.size(); ++i) {
@@ -36,16 +36,17 @@ std::vector<FormRun> AssignForms(Mode mode, const FormTable& table, const MlaDim
     if (forms.empty() || forms.back().form != form) forms.push_back({static_cast<std::int64_t>(i), form});
   }
   const auto common = static_cast<std::int64_t>(found.size());
+  const std::int64_t left = std::max<std::int64_t>(0, output_begin - common);  // of the prompt
   Form prompt = Form::kAbsorbed;
   Form output = Form::kAbsorbed;
   switch (mode) {
-    case Mode::kAuto: prompt = ChooseForm(table, dims, common, prompt_size - common); break;
+    case Mode::kAuto: prompt = ChooseForm(table, dims, common, left); break;
     case Mode::kRole: prompt = Form::kMha; break;
     case Mode::kMha: prompt = output = Form::kMha; break;
     case Mode::kAbsorb: break;
   }
-  forms.push_back({common, prompt});
-  forms.push_back({prompt_size, output});
+  if (left > 0) forms.push_back({common, prompt});
+  forms.push_back({common + left, output});
   return forms;
 }
 

@@ -45,6 +45,8 @@ struct Sequence {
   FinishReason finish = FinishReason::kNone;
 
   std::int64_t size() const { return static_cast<std::int64_t>(ids.size()); }
+  // Where its output begins, what of it came with the prompt included.
+  std::int64_t output_begin() const { return prompt_size - request.continued; }
   bool runs() const { return finish == FinishReason::kNone && !parked && parent == nullptr; }
   // Whether all that is left to run is the row of its newest token: of the output, or the prompt's last.
   bool decodes() const { return computed + 1 == size(); }
@@ -58,7 +60,7 @@ struct Sequence {
 // The forms of a sequence whose first positions were found in the index with the labels `found`: those keep them, so
 // that no bit depends on page size. The rest of the prompt and the output by mode, the prompt's in auto by the cost of
 // what is left of it. Rule 1 of docs/design.md: fixed here, for good.
-std::vector<FormRun> AssignForms(Mode mode, const FormTable& table, const MlaDims& dims, std::int64_t prompt_size,
+std::vector<FormRun> AssignForms(Mode mode, const FormTable& table, const MlaDims& dims, std::int64_t output_begin,
                                  std::span<const FormLabel> found);
 
 }  // namespace mla::engine

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <system_error>
 #include <utility>
 
@@ -92,6 +93,25 @@ int WriteAll(int fd, std::span<const std::byte> bytes) {
 void SyncFolder(const std::string& path) {
   const FileDescriptor fd(::open(path.empty() ? "." : path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (fd.get() >= 0) static_cast<void>(::fsync(fd.get()));
+}
+
+Status ReplaceFile(const std::string& path, std::string_view bytes) {
+  if (path.find('\0') != std::string::npos) return Error{fmt::format("{}: the path holds a NUL", Printable(path))};
+  const std::string temporary = fmt::format("{}.partial-{}", path, ::getpid());
+  int fault = 0;
+  {
+    const FileDescriptor fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    if (fd.get() < 0) return CantWrite(path, errno);
+    fault = WriteAll(fd.get(), std::as_bytes(std::span(bytes)));
+    if (fault == 0 && ::fsync(fd.get()) != 0) fault = errno;
+  }
+  if (fault == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) fault = errno;
+  if (fault != 0) {
+    ::unlink(temporary.c_str());
+    return CantWrite(path, fault);
+  }
+  SyncFolder(std::filesystem::path(path).parent_path().string());
+  return {};
 }
 
 Error CantWrite(const std::string& path, int fault) {

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "io/new_file.h"
 #include "mla/dtypes.h"
 #include "mla/result.h"
 
@@ -48,9 +49,6 @@ struct SafetensorsSpec {
 class SafetensorsWriter {
  public:
   static Result<SafetensorsWriter> Create(const std::string& path, std::vector<SafetensorsSpec> specs);
-  SafetensorsWriter(SafetensorsWriter&&) noexcept;
-  SafetensorsWriter& operator=(SafetensorsWriter&&) noexcept;
-  ~SafetensorsWriter();
 
   // Appends bytes of the data section, in the order of the specs, in pieces of any size.
   Status Append(std::span<const std::byte> bytes);
@@ -58,10 +56,10 @@ class SafetensorsWriter {
   Status Finish();
 
  private:
-  SafetensorsWriter() = default;
+  SafetensorsWriter(std::string path, NewFile file, std::int64_t expected);
+
   std::string path_;
-  std::string temporary_;
-  int fd_ = -1;
+  NewFile file_;
   std::int64_t expected_ = 0;
   std::int64_t written_ = 0;
 };

@@ -10,9 +10,9 @@ namespace {
 
 // Of the product with the largest input; the experts of a step, shared ones too, have theirs side by side, each rounded
 // up to whole tiles.
-std::int64_t InputBytes(const contract::ModelConfig& c, std::int64_t rows) {
-  const std::int64_t widest =
-      std::max({c.hidden_size, c.q_lora_rank.value_or(0), c.intermediate_size, c.num_attention_heads * c.v_head_dim});
+std::int64_t InputBytes(const contract::ModelConfig& c, std::int64_t rows, bool mtp) {
+  const std::int64_t widest = std::max({mtp ? 2 * c.hidden_size : c.hidden_size, c.q_lora_rank.value_or(0),
+                                        c.intermediate_size, c.num_attention_heads * c.v_head_dim});
   std::int64_t bytes = ops::PackedInputBytes(rows, widest);
   if (c.moe) {
     const contract::MoeConfig& m = *c.moe;
@@ -34,6 +34,7 @@ void PlaceWorkspace(const contract::ModelConfig& config, const StepLimits& limit
   const std::int64_t q_width = config.num_attention_heads * (config.qk_nope_head_dim + config.qk_rope_head_dim);
   out->x = carver->Take<float>(t * config.hidden_size);
   out->normed = carver->Take<float>(t * config.hidden_size);
+  if (limits.mtp) out->mtp_in = carver->Take<float>(t * 2 * config.hidden_size);
   out->q_a_kv_a =
       carver->Take<float>(t * (config.q_lora_rank.value_or(q_width) + config.kv_lora_rank + config.qk_rope_head_dim));
   out->q = carver->Take<float>(t * q_width);
@@ -54,7 +55,7 @@ void PlaceWorkspace(const contract::ModelConfig& config, const StepLimits& limit
     out->products = carver->Take<ops::GemmProblem>(m.n_routed_experts + 1);
   }
   out->activated = carver->Take<float>(t * activated);
-  out->gemm = ops::GemmMemory::Place(limits.workers, InputBytes(config, t), carver);
+  out->gemm = ops::GemmMemory::Place(limits.workers, InputBytes(config, t, limits.mtp), carver);
 }
 
 }  // namespace mla::layers

@@ -31,12 +31,14 @@ struct StepLimits {
   int workers = 1;
   std::int64_t expand_bytes = std::int64_t{64} << 20;
   HugePages huge_pages = HugePages::kAuto;
+  bool mtp = false;  // the first MTP layer runs too
 };
 
 // Memory of a step, sized once. Letters as in weights/weights.h; T is max_rows, K experts a token.
 struct Workspace {
   float* x = nullptr;                    // [T, hidden] the residual stream
   float* normed = nullptr;               // [T, hidden]
+  float* mtp_in = nullptr;               // [T, 2 hidden]: normed embedding, normed hidden state; null without MTP
   float* q_a_kv_a = nullptr;             // [T, Q + R + P], or [T, H (N+P) + R + P]
   float* q = nullptr;                    // [T, H (N+P)]
   float* attended = nullptr;             // [T, H V]

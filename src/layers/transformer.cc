@@ -3,6 +3,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/check.h"
 #include "base/cpu_info.h"
 #include "layers/mla_layer.h"
 #include "layers/mlp.h"
@@ -15,6 +16,19 @@ std::int64_t StepBytes(const contract::ModelConfig& config, const StepLimits& li
   Workspace ws;
   PlaceWorkspace(config, limits, &carver, &ws);
   return carver.used();
+}
+
+template <class Op>
+AttentionCounters Combined(const AttentionCounters& a, const AttentionCounters& b, const Op& op) {
+  return {op(a.absorbed_rows, b.absorbed_rows), op(a.mha_rows, b.mha_rows), op(a.mha_one_shot, b.mha_one_shot),
+          op(a.mha_in_pieces, b.mha_in_pieces), op(a.pieces, b.pieces),     op(a.absorbed_seconds, b.absorbed_seconds),
+          op(a.mha_seconds, b.mha_seconds)};
+}
+AttentionCounters Sum(const AttentionCounters& a, const AttentionCounters& b) {
+  return Combined(a, b, [](auto x, auto y) { return x + y; });
+}
+AttentionCounters Difference(const AttentionCounters& a, const AttentionCounters& b) {
+  return Combined(a, b, [](auto x, auto y) { return x - y; });
 }
 
 }  // namespace
@@ -83,6 +97,31 @@ void Transformer::Look(Stage stage, std::int64_t layer, const Batch& batch) cons
   if (parts_.observe) parts_.observe(stage, layer, ws_, batch);
 }
 
+void Transformer::RunLayer(const weights::Layer& layer, std::int64_t index, const Batch& batch,
+                           const LatentCache& cache, Executor& executor) {
+  const MlaContext mla{config_, *parts_.kernels, *parts_.rope, parts_.attend, executor, ws_};
+  const MlpContext mlp{config_, *parts_.kernels, parts_.route, executor, ws_};
+  const CacheLayerView rows = cache.Layer(index);
+  Look(Stage::kEntered, index, batch);
+  ProjectAndStore(mla, layer, rows, batch);
+  Look(Stage::kProjected, index, batch);
+  Attend(mla, layer, rows, batch);
+  Look(Stage::kAttended, index, batch);
+  AddAttention(mla, layer, batch.rows());
+  Look(Stage::kAttentionAdded, index, batch);
+  RunMlp(mlp, layer, index, batch);
+  Look(Stage::kDone, index, batch);
+}
+
+// ws.x -> ws.normed.
+void Transformer::NormRows(const float* weight, std::int64_t rows, Executor& executor) const {
+  const std::int64_t hidden = config_.hidden_size;
+  ParallelFor(executor, rows, [&](std::int64_t row, int /*worker*/) {
+    parts_.kernels->rms_norm(ws_.x + row * hidden, weight, static_cast<float>(config_.rms_norm_eps),
+                             ws_.normed + row * hidden, hidden);
+  });
+}
+
 const float* Transformer::Forward(const Batch& batch, const LatentCache& cache, Executor& executor) {
   const std::int64_t rows = batch.rows();
   const std::int64_t hidden = config_.hidden_size;
@@ -92,32 +131,54 @@ const float* Transformer::Forward(const Batch& batch, const LatentCache& cache, 
     weights_.embed.Lookup(batch.ids[static_cast<std::size_t>(row)], x);
     for (std::int64_t i = 0; i < hidden; ++i) x[i] *= scale;
   });
-  const MlaContext mla{config_, *parts_.kernels, *parts_.rope, parts_.attend, executor, ws_};
-  const MlpContext mlp{config_, *parts_.kernels, parts_.route, executor, ws_};
   for (std::int64_t i = 0; i < std::ssize(weights_.layers); ++i) {
-    const weights::Layer& layer = weights_.layers[static_cast<std::size_t>(i)];
-    const CacheLayerView rows_of_layer = cache.Layer(i);
-    Look(Stage::kEntered, i, batch);
-    ProjectAndStore(mla, layer, rows_of_layer, batch);
-    Look(Stage::kProjected, i, batch);
-    Attend(mla, layer, rows_of_layer, batch);
-    Look(Stage::kAttended, i, batch);
-    AddAttention(mla, layer, rows);
-    Look(Stage::kAttentionAdded, i, batch);
-    RunMlp(mlp, layer, i, batch);
-    Look(Stage::kDone, i, batch);
+    RunLayer(weights_.layers[static_cast<std::size_t>(i)], i, batch, cache, executor);
   }
-  ParallelFor(executor, rows, [&](std::int64_t row, int /*worker*/) {
-    parts_.kernels->rms_norm(ws_.x + row * hidden, weights_.norm, static_cast<float>(config_.rms_norm_eps),
-                             ws_.normed + row * hidden, hidden);
-  });
+  NormRows(weights_.norm, rows, executor);
   return ws_.normed;
 }
 
+const float* Transformer::ForwardMtp(const Batch& batch, std::span<const std::int32_t> from, const LatentCache& cache,
+                                     Executor& executor) {
+  MLA_CHECK(ws_.mtp_in != nullptr && !weights_.mtp.empty());
+  const weights::Mtp& mtp = weights_.mtp.front();
+  const weights::Embedding& embed = mtp.embed ? *mtp.embed : weights_.embed;
+  const std::int64_t rows = batch.rows();
+  const std::int64_t hidden = config_.hidden_size;
+  const auto eps = static_cast<float>(config_.rms_norm_eps);
+  const auto scale = static_cast<float>(config_.embedding_scale);
+  ParallelFor(executor, rows, [&](std::int64_t row, int /*worker*/) {
+    float* pair = ws_.mtp_in + row * 2 * hidden;
+    embed.Lookup(batch.ids[static_cast<std::size_t>(row)], pair);
+    for (std::int64_t i = 0; i < hidden; ++i) pair[i] *= scale;
+    parts_.kernels->rms_norm(pair, mtp.enorm, eps, pair, hidden);
+    parts_.kernels->rms_norm(ws_.normed + from[static_cast<std::size_t>(row)] * hidden, mtp.hnorm, eps, pair + hidden,
+                             hidden);
+  });
+  ops::Gemm(ws_.Gemm(executor, *parts_.kernels),
+            ops::GemmProblem{ws_.mtp_in, 2 * hidden, ws_.x, hidden, rows, mtp.eh_proj});
+  const AttentionCounters before = attention_.counters();
+  RunLayer(mtp.layer, config_.num_hidden_layers, batch, cache, executor);
+  mtp_counters_ = Sum(mtp_counters_, Difference(attention_.counters(), before));
+  NormRows(mtp.norm, rows, executor);
+  return ws_.normed;
+}
+
+AttentionCounters Transformer::counters() const { return Difference(attention_.counters(), mtp_counters_); }
+
 void Transformer::Logits(std::span<const std::int32_t> rows, float* logits, Executor& executor) const {
+  RunHead(weights_.lm_head, rows, logits, executor);
+}
+
+void Transformer::MtpLogits(std::span<const std::int32_t> rows, float* logits, Executor& executor) const {
+  const weights::Mtp& mtp = weights_.mtp.front();
+  RunHead(mtp.head ? *mtp.head : weights_.lm_head, rows, logits, executor);
+}
+
+void Transformer::RunHead(const ops::PackedMatrix& head, std::span<const std::int32_t> rows, float* logits,
+                          Executor& executor) const {
   ops::GemmProblem p{
-      ws_.normed,      config_.hidden_size, logits, config_.vocab_size, static_cast<std::int64_t>(rows.size()),
-      weights_.lm_head};
+      ws_.normed, config_.hidden_size, logits, config_.vocab_size, static_cast<std::int64_t>(rows.size()), head};
   p.x_rows = rows.data();
   p.scale = static_cast<float>(config_.logit_scale);
   ops::Gemm(ws_.Gemm(executor, *parts_.kernels), p);

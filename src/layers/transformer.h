@@ -54,7 +54,17 @@ class Transformer {
   // logits [rows.size(), vocab] of those rows of the last Forward.
   void Logits(std::span<const std::int32_t> rows, float* logits, Executor& executor) const;
 
-  const AttentionCounters& counters() const { return attention_.counters(); }
+  // Rows of the first MTP layer (DeepSeek-V3 report, equations 21 to 23): row i, from hidden states `from[i]` of what
+  // Forward or ForwardMtp returned last and batch.ids[i], the token after the one that it belongs to. Keys go to the
+  // batch's slots in the cache's layer num_hidden_layers. Returns the rows after the layer's own norm, as Forward does.
+  // Precondition: StepLimits::mtp, and a model with such a layer. `from` is ascending. Allocates nothing.
+  const float* ForwardMtp(const Batch& batch, std::span<const std::int32_t> from, const LatentCache& cache,
+                          Executor& executor);
+  // logits [rows.size(), vocab] of those rows of the last ForwardMtp.
+  void MtpLogits(std::span<const std::int32_t> rows, float* logits, Executor& executor) const;
+
+  // Of the model's own layers.
+  AttentionCounters counters() const;
   const char* kernels() const { return attention_.kernels(); }
   const std::vector<RejectedKernels>& rejected_kernels() const { return attention_.rejected_kernels(); }
   Memory memory() const;
@@ -63,11 +73,17 @@ class Transformer {
   Transformer(const contract::ModelConfig& config, const weights::ModelWeights& weights, MlaAttention attention,
               Parts parts, Buffer buffer, const StepLimits& limits);
   void Look(Stage stage, std::int64_t layer, const Batch& batch) const;
+  void RunLayer(const weights::Layer& layer, std::int64_t index, const Batch& batch, const LatentCache& cache,
+                Executor& executor);
+  void NormRows(const float* weight, std::int64_t rows, Executor& executor) const;
+  void RunHead(const ops::PackedMatrix& head, std::span<const std::int32_t> rows, float* logits,
+               Executor& executor) const;
 
   const contract::ModelConfig& config_;
   const weights::ModelWeights& weights_;
   MlaAttention attention_;
-  Parts parts_;  // every part set but `observe`
+  AttentionCounters mtp_counters_;  // what of attention_'s are not the model's own layers
+  Parts parts_;                     // every part set but `observe`
   Buffer buffer_;
   Workspace ws_;
 };

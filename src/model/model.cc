@@ -1,10 +1,13 @@
 #include "model/model.h"
 
+#include <array>
 #include <filesystem>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "base/hash.h"
 #include "contract/tensors.h"
 
 namespace mla {
@@ -15,6 +18,7 @@ Model& Model::operator=(Model&&) noexcept = default;
 Model::~Model() = default;
 
 const ModelInfo& Model::info() const { return impl_->info; }
+std::uint64_t Model::fingerprint() const { return impl_->fingerprint; }
 std::int64_t Model::weight_bytes() const { return impl_->weights.bytes(); }
 
 Result<Model> Model::Load(const std::string& dir, const LoadOptions& options, Executor& executor) {
@@ -61,12 +65,13 @@ Result<Opened> Open(const std::string& dir) {
   if (!std::filesystem::is_directory(dir, ignored)) {
     return Error{fmt::format("{}: expected a folder with config.json and safetensors files", dir)};
   }
-  MLA_ASSIGN_OR_RETURN(contract::ModelConfig config, contract::LoadConfig(dir));
+  MLA_ASSIGN_OR_RETURN(const contract::ConfigFile file, contract::ReadConfigFile(dir));
+  MLA_ASSIGN_OR_RETURN(contract::ModelConfig config, contract::ParseConfig(file.text, file.where));
   MLA_ASSIGN_OR_RETURN(contract::GenerationConfig generation, contract::LoadGenerationConfig(dir, config.vocab_size));
   MLA_ASSIGN_OR_RETURN(io::Checkpoint checkpoint, io::Checkpoint::Open(dir));
   MLA_RETURN_IF_ERROR(contract::RequireTensors(config, checkpoint));
   ModelInfo info = InfoOf(config, generation);
-  return Opened{std::move(config), std::move(checkpoint), std::move(info)};
+  return Opened{std::move(config), std::move(checkpoint), std::move(info), HashOf(std::as_bytes(std::span(file.text)))};
 }
 
 std::int64_t PlannedWeightBytes(const Opened& opened, WeightDType keep) {
@@ -83,6 +88,9 @@ Result<Model> LoadOpened(const Opened& opened, const LoadOptions& options, Execu
   impl->info = opened.info;
   MLA_ASSIGN_OR_RETURN(impl->weights, weights::Load(opened.config, opened.checkpoint, options.weights, executor,
                                                     options.progress, options.huge_pages));
+  impl->kept = options.weights;
+  const std::array<std::uint64_t, 2> parts = {opened.config_hash, impl->weights.fingerprint};
+  impl->fingerprint = HashOf(std::as_bytes(std::span(parts)));
   return Model(std::move(impl));
 }
 

@@ -14,6 +14,8 @@ struct Model::Impl {
   contract::ModelConfig config;
   weights::ModelWeights weights;
   ModelInfo info;
+  WeightDType kept = WeightDType::kBF16;  // as asked for
+  std::uint64_t fingerprint = 0;          // of config.json's bytes and the weights'
 };
 
 namespace model {
@@ -23,6 +25,7 @@ struct Opened {
   contract::ModelConfig config;
   io::Checkpoint checkpoint;
   ModelInfo info;
+  std::uint64_t config_hash = 0;  // of config.json's bytes
 };
 
 // Fails as Model::Load does.

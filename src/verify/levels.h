@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "mla/engine.h"
 #include "mla/result.h"
 #include "verify/report.h"
 #include "verify/scope.h"
@@ -19,6 +20,9 @@ Status ProveLayers(const Subject& subject, const Scope& scope, const Budget& bud
 
 // Level 4: where a sequence's pages lie, whether its prefix is shared and whether it was preempted changes no bit.
 Status ProveCache(const Subject& subject, const Scope& scope, Report* report);
+
+// Of it, one mode: sequences of the engine that share, lose and get back rows have the bits of one alone.
+Status ProveSharing(const Subject& subject, const Scope& scope, Mode mode, Report* report);
 
 // Level 5: the kernels of each instruction set over the checkpoint's dims, with random numbers.
 Status ProveKernels(const Subject& subject, const Budget& budget, Report* report);

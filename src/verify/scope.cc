@@ -80,9 +80,9 @@ Scope ChooseScope(const Subject& subject, std::vector<std::int32_t> ids, const B
   const double token = reference::StreamedWork(c, 1, 0);
   const double head = reference::StreamedWork(c, 0, 1);
   const std::int64_t most = std::min(most_tokens, c.max_position_embeddings);
-  // Production's kernels are some ten times as fast as the oracle's; about twenty passes are run.
+  // Production's kernels are some ten times as fast as the oracle's; about forty passes are run.
   const std::int64_t tokens =
-      std::max(std::min(kLeastTokens, most), Tokens(budget.seconds() / 4, scope.rate, 2 * (token + head), most));
+      std::max(std::min(kLeastTokens, most), Tokens(budget.seconds() / 4, scope.rate, 4 * (token + head), most));
   std::mt19937_64 rng(1);
   while (std::ssize(ids) < tokens) {
     ids.push_back(static_cast<std::int32_t>(rng() % static_cast<std::uint64_t>(c.vocab_size)));

@@ -13,6 +13,7 @@
 #include "layers/parts.h"
 #include "layers/transformer.h"
 #include "mla/attention.h"
+#include "mla/engine.h"
 #include "mla/executor.h"
 #include "mla/model.h"
 #include "mla/result.h"
@@ -33,6 +34,12 @@ struct KernelSet {
 // Those that this machine and this build have.
 std::vector<KernelSet> KernelSets();
 
+// Where a test breaks what engines do with rows, to see it caught; nothing otherwise.
+struct EngineFaults {
+  std::function<void(Engine* engine)> before_step;
+  std::function<void(const std::string& path)> on_file;  // that a cache was saved to, before it is read
+};
+
 // Everything referred to outlives it.
 struct Subject {
   // Production's own parts.
@@ -50,6 +57,7 @@ struct Subject {
   Executor& executor;
   layers::Parts parts = {};  // kernels, rope and route; `attend` and `observe` are the proofs' own
   AttentionFactory attention;
+  EngineFaults faults = {};
   std::vector<KernelSet> kernel_sets;
 };
 

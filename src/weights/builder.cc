@@ -53,9 +53,15 @@ bool Builder::Loads(const std::string& name) {
   return checkpoint_ != nullptr && status_.ok();
 }
 
-const io::Tensor& Builder::Fetch(const std::string& name) const {
+const io::Tensor& Builder::Fetch(const std::string& name) {
   const io::Tensor* tensor = checkpoint_->Find(name);
   MLA_CHECK(tensor != nullptr);  // RequireTensors has passed
+  const std::string what = name + ' ' + tensor->dtype_name + ' ' + io::ShapeText(tensor->shape);
+  hash_.Add(std::as_bytes(std::span(what)));
+  const std::span<const std::byte> bytes(tensor->data, static_cast<std::size_t>(tensor->bytes));
+  const std::size_t end = std::min<std::size_t>(bytes.size(), 4096);
+  hash_.Add(bytes.first(end));
+  hash_.Add(bytes.last(end));
   return *tensor;
 }
 

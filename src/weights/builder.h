@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/buffer.h"
+#include "base/hash.h"
 #include "contract/config.h"
 #include "io/checkpoint.h"
 #include "mla/attention.h"
@@ -65,6 +66,8 @@ class Builder {
   std::int64_t kv_b_bytes() const { return kv_b_bytes_; }
   // Bytes taken so far, padding included, by part and format; their sum is arena_bytes() + kv_b_bytes().
   const std::map<std::pair<Part, ops::PackedFormat>, std::int64_t>& bytes_of() const { return bytes_of_; }
+  // ModelWeights::fingerprint.
+  std::uint64_t fingerprint() const { return hash_.Value(); }
   // The first failure, if any: memory for kv_b, or numbers of fp8 that are none. Nothing is packed after it.
   const Status& status() const { return status_; }
 
@@ -81,7 +84,8 @@ class Builder {
   ops::PackedMatrix Stacked(std::initializer_list<Source> sources, ops::PackedMatrix matrix);
   // Whether there is something to pack. Where not, the name is noted.
   bool Loads(const std::string& name);
-  const io::Tensor& Fetch(const std::string& name) const;
+  // A tensor to be read now; the fingerprint counts it in.
+  const io::Tensor& Fetch(const std::string& name);
   // A tensor of so many columns as products read it. Fails on scales of fp8 that can't be used.
   Result<ops::MatrixSource> SourceOf(const io::Tensor& tensor, std::int64_t columns);
   // An empty matrix as these are kept.
@@ -111,6 +115,7 @@ class Builder {
   std::optional<ReadAhead> ahead_;
   std::int64_t kv_b_bytes_ = 0;
   std::int64_t read_ = 0;
+  Hash64 hash_;
   Status status_;
 };
 

@@ -156,6 +156,7 @@ Result<ModelWeights> Load(const contract::ModelConfig& config, const io::Checkpo
   Builder loading(counting, arena, checkpoint, executor, progress, huge_pages);
   ModelWeights weights = Build(loading, config);
   if (!loading.status().ok()) return loading.status().error();
+  weights.fingerprint = loading.fingerprint();
   weights.arena = std::move(arena);
   return weights;
 }

@@ -77,6 +77,9 @@ struct ModelWeights {
   const float* norm = nullptr;  // [hidden]
   ops::PackedMatrix lm_head;    // [vocab, hidden]
   std::vector<Mtp> mtp;
+  // Of the tensors that were read: name, type, shape, and the first and last 4 KiB of each. It tells checkpoints apart,
+  // not every change of a byte.
+  std::uint64_t fingerprint = 0;
   Buffer arena;  // holds everything but kv_b
 
   // Allocated, kv_b included. Equals PlannedBytes.

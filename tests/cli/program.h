@@ -3,6 +3,7 @@
 #define MLA_TESTS_CLI_PROGRAM_H_
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,9 @@
 #include "testing/process.h"
 
 namespace mla::testing {
+
+// No table that mla tune has left on this machine may choose a form here.
+inline const int kHermetic = setenv("XDG_CACHE_HOME", MLA_BINARY_DIR "/no-cache", 1);
 
 inline ProcessResult Mla(std::vector<std::string> arguments, const ProcessOptions& options = {}) {
   arguments.insert(arguments.begin(), MLA_PROGRAM);

@@ -1,9 +1,12 @@
 // mla run on the demo: what it prints, where prompts come from, how it ends.
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <signal.h>
 
@@ -92,6 +95,44 @@ TEST(Run, KeepsFp8AsItIs) {
   EXPECT_EQ(inspect["weight_bytes"]["bf16"], rounded["memory"]["weights"]);
   EXPECT_LT(kept["memory"]["weights"].get<int>(), rounded["memory"]["weights"].get<int>());
   EXPECT_EQ(RunJson({"And", "--max-tokens", "1"})["weights"], "bf16") << "a checkpoint without fp8";
+}
+
+// An output in two runs is that in one, to the bit, and no row is run twice; text and ids may follow what was saved.
+TEST(Run, GoesOnFromACacheFile) {
+  const TempDir dir;
+  const std::string path = dir.File("cache");
+  const std::vector<std::string> sampled = {"--temperature", "0.8", "--seed", "3", "--ignore-eos"};
+  const auto run = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), sampled.begin(), sampled.end());
+    return RunJson(arguments);
+  };
+  const Json whole = run({"And God said", "--mode", "role", "-n", "30"});
+  const Json begun = run({"And God said", "--mode", "role", "-n", "12", "--save-cache", path});
+  const auto rows = begun["prompt_ids"].size() + 11;
+  EXPECT_EQ(begun["cache_saved"]["rows"], rows);
+  EXPECT_EQ(begun["cache_saved"]["bytes"], std::filesystem::file_size(path));
+  const Json rest = run({"--mode", "role", "-n", "18", "--load-cache", path, "--save-cache", path});
+  EXPECT_EQ(rest["cached_tokens"], rows);
+  for (const char* what : {"ids", "logprobs"}) {
+    EXPECT_EQ(rest[what], Json(std::vector<Json>(whole[what].begin() + 12, whole[what].end()))) << what;
+  }
+
+  std::vector<int> ids = whole["prompt_ids"].get<std::vector<int>>();
+  for (const int id : whole["ids"].get<std::vector<int>>()) ids.push_back(id);
+  const auto text = run({" And he", "--mode", "role", "-n", "0"})["prompt_ids"].get<std::vector<int>>();
+  std::vector<int> longer = ids;
+  longer.insert(longer.end(), text.begin() + 1, text.end());  // without a second BOS
+  const Json next = run({" And he", "--mode", "role", "-n", "4", "--load-cache", path});
+  EXPECT_EQ(next["prompt_ids"], longer);
+  EXPECT_EQ(next["cached_tokens"], ids.size() - 1);
+  const Json by_ids =
+      run({"--ids", fmt::format("{}", fmt::join(longer, ",")), "--mode", "role", "-n", "4", "--load-cache", path});
+  EXPECT_EQ(by_ids["prompt_ids"], longer);
+  EXPECT_EQ(by_ids["ids"], next["ids"]);
+
+  ExpectOneLine(Mla({"run", DemoDir(), "--load-cache", path}), {path, "mode: expected auto", "found role"});
+  ExpectOneLine(Mla({"run", DemoDir(), "And", "--save-cache", dir.File("none/cache")}), {"can't be written"});
+  ExpectOneLine(Mla({"run", DemoDir(), "And", "--mode", "explicit", "--save-cache", path}), {"--mode explicit"});
 }
 
 // Where pages come from and who draws what changes no token; the report says what was got.

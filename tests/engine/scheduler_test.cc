@@ -21,7 +21,11 @@ namespace mla::testing {
 namespace {
 
 const Model& TheModel() {
-  static const Model model = TinyModel(TinyOptions{}, 3);
+  static const Model model = [] {
+    TinyOptions tiny;
+    tiny.num_nextn_predict_layers = 1;
+    return TinyModel(tiny, 3);
+  }();
   return model;
 }
 
@@ -166,7 +170,7 @@ TEST(Scheduler, RandomTrafficHasTheBitsOfEachRequestAlone) {
   std::int64_t cut = 0;
   EngineStats all;
   for (const Mode mode : {Mode::kAbsorb, Mode::kMha, Mode::kRole}) {
-    for (const Drafter drafter : {Drafter::kNone, Drafter::kNgram}) {
+    for (const Drafter drafter : {Drafter::kNone, Drafter::kNgram, Drafter::kMtp}) {
       for (std::uint64_t seed = 0; seed < (kUnderSanitizer ? 1U : 5U); ++seed) {
         SCOPED_TRACE(std::string(ModeName(mode)) + ", " + DrafterName(drafter) + ", seed " + std::to_string(seed));
         Traffic traffic(seed, mode, drafter);

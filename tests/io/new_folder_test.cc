@@ -2,6 +2,7 @@
 #include "io/new_folder.h"
 
 #include <filesystem>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -72,6 +73,23 @@ TEST(NewFolder, NeverReplacesAnything) {
   const auto orphan = NewFolder::Create(dir.File("no/such"));
   ASSERT_FALSE(orphan.ok());
   EXPECT_THAT(orphan.error().message, HasSubstr("can't be written"));
+}
+
+TEST(ReplaceFile, IsTheOldOneOrTheNewOne) {
+  const TempDir dir;
+  const std::string path = dir.Write("a", "old and longer");
+  ASSERT_TRUE(ReplaceFile(path, "new").ok());
+  EXPECT_EQ(Text(path), "new");
+  ASSERT_TRUE(ReplaceFile(dir.File("b"), "").ok());
+  EXPECT_EQ(Text(dir.File("b")), "");
+  fs::create_directory(dir.File("folder"));
+  for (const std::string& bad : {dir.File("folder"), dir.File("none/a")}) {
+    const Status status = ReplaceFile(bad, "text");
+    ASSERT_FALSE(status.ok());
+    EXPECT_THAT(status.error().message, HasSubstr(bad + ": can't be written: "));
+  }
+  // Nothing is left beside them.
+  EXPECT_EQ(std::distance(fs::directory_iterator(dir.path()), fs::directory_iterator()), 3);
 }
 
 }  // namespace

@@ -75,7 +75,9 @@ TEST(Plan, BytesAreAllocatedBytes) {
       ExpectAllocated(dir.path(), weights, "f32", 33, 1, 1);
     }
   }
-  for (const char* row : {"bf16", "f32"}) ExpectAllocated(DemoDir(), WeightDType::kFp8, row, 2000, 2, 3);
+  for (const WeightDType weights : {WeightDType::kF32, WeightDType::kBF16, WeightDType::kFp8}) {
+    for (const char* row : {"bf16", "f32"}) ExpectAllocated(DemoDir(), weights, row, 2000, 2, 3);
+  }
 }
 
 TEST(Plan, BytesAreAllocatedBytesOfEveryFamily) {
@@ -83,8 +85,8 @@ TEST(Plan, BytesAreAllocatedBytesOfEveryFamily) {
   for (const auto& entry :
        std::filesystem::directory_iterator(std::string(MLA_SOURCE_DIR) + "/tests/conformance/data")) {
     if (!entry.is_directory()) continue;
-    for (const WeightDType weights : {WeightDType::kBF16, WeightDType::kFp8}) {
-      ExpectAllocated(entry.path().string(), weights, "bf16", 17, 2, 1);
+    for (const WeightDType weights : {WeightDType::kF32, WeightDType::kBF16, WeightDType::kFp8}) {
+      for (const char* row : {"bf16", "f32"}) ExpectAllocated(entry.path().string(), weights, row, 17, 2, 1);
     }
     ++models;
   }
