@@ -5,10 +5,10 @@
 #   scripts/tidy.sh [REVISION]
 #   scripts/tidy.sh --all        every source (slow)
 #
-# Reads build/release/compile_commands.json: configure the release preset first.
+# Configures a build of its own in build/tidy, in which every file is compiled by itself.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-database=build/release
+database=build/tidy
 
 sources() {  # every tracked source, one a line
   git ls-files -- 'src/*.cc' 'tests/*.cc' 'examples/*.cc' 'bench/*.cc'
@@ -56,7 +56,8 @@ fi
 tool=clang-tidy-14
 command -v "$tool" >/dev/null || tool=clang-tidy
 command -v "$tool" >/dev/null || { echo "clang-tidy is not installed: scripts/install_deps.sh --checks" >&2; exit 1; }
-[[ -f $database/compile_commands.json ]] || { echo "clang-tidy: run cmake --preset release first" >&2; exit 1; }
+cmake --preset release -B "$database" -DMLA_UNITY=OFF >/dev/null
+cmake --build "$database" --target mla_build_info >/dev/null
 
 # Sources that the build leaves out have no flags to be read with.
 known=$(while read -r file; do

@@ -12,7 +12,7 @@
 namespace mla::cli {
 namespace {
 
-Result<int> Run(const std::string& model, bool json) {
+Result<int> RunKernels(const std::string& model, bool json) {
   KernelsReport report = ReportKernels(DetectCpu());
   if (!model.empty()) {
     MLA_ASSIGN_OR_RETURN(const contract::ModelConfig config, contract::LoadConfig(model));
@@ -33,7 +33,7 @@ Action AddKernels(CLI::App& app) {
   auto json = std::make_shared<bool>(false);
   command->add_option("MODEL", *model, "Model folder, or a config.json: what it needs of them");
   command->add_flag("--json", *json, "One JSON object");
-  return [model, json] { return Run(*model, *json); };
+  return [model, json] { return RunKernels(*model, *json); };
 }
 
 }  // namespace mla::cli

@@ -39,7 +39,7 @@ struct RunReport {
   std::uint64_t rope_fingerprint = 0;
   std::int64_t cache_bytes_per_token = 0;
   EngineStats stats;
-  std::int64_t loaded_rows = 0;     // from a cache file
+  std::int64_t loaded_rows = 0;  // from a cache file
   double cache_load_seconds = 0;
   std::optional<SavedCache> saved;  // to one
   double cache_save_seconds = 0;

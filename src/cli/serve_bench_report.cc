@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 using Seconds = std::vector<double>;
 
 // A line of the report: its name, a sentence's worth of value, and the same for machines.
-struct Line {
+struct ReportLine {
   std::string name;
   std::string text;
   std::string key;
@@ -30,7 +30,7 @@ struct Line {
 
 std::string Milliseconds(double seconds) { return fmt::format("{:.1f} ms", seconds * 1e3); }
 
-Line Quantiles(std::string name, std::string key, const Seconds& samples) {
+ReportLine Quantiles(std::string name, std::string key, const Seconds& samples) {
   if (samples.empty()) return {std::move(name), "none", std::move(key), nullptr};
   const double p50 = bench::Quantile(samples, 0.5);
   const double p95 = bench::Quantile(samples, 0.95);
@@ -42,7 +42,7 @@ Line Quantiles(std::string name, std::string key, const Seconds& samples) {
           {{"p50", p50}, {"p95", p95}, {"p99", p99}, {"count", samples.size()}}};
 }
 
-Line Steps(std::string name, std::string key, const bench::StepTimes& t) {
+ReportLine Steps(std::string name, std::string key, const bench::StepTimes& t) {
   const double share = t.seconds > 0 ? 100 / t.seconds : 0;
   return {std::move(name),
           fmt::format("{} in {:.2f} s; attention: absorbed {:.2f} s ({:.0f} %), expanded {:.2f} s ({:.0f} %)", t.steps,
@@ -54,7 +54,7 @@ Line Steps(std::string name, std::string key, const bench::StepTimes& t) {
            {"mha_attention_seconds", t.mha_seconds}}};
 }
 
-void AddLoad(const ServeBenchReport& r, std::vector<Line>* lines) {
+void AddLoad(const ServeBenchReport& r, std::vector<ReportLine>* lines) {
   const bench::LoadOptions& d = r.drawn;
   const std::size_t count = r.options.load.size();
   if (!r.trace.empty()) {
@@ -91,7 +91,7 @@ void AddLoad(const ServeBenchReport& r, std::vector<Line>* lines) {
                      {"seed", d.seed}}});
 }
 
-void AddThroughput(const ServeBenchReport& r, const bench::ServeSummary& s, std::vector<Line>* lines) {
+void AddThroughput(const ServeBenchReport& r, const bench::ServeSummary& s, std::vector<ReportLine>* lines) {
   const double seconds = r.result.seconds;
   lines->push_back({"requests",
                     fmt::format("{} finished, {} cancelled, in {:.2f} s: {:.2f} a second", s.finished, s.cancelled,
@@ -119,7 +119,7 @@ void AddThroughput(const ServeBenchReport& r, const bench::ServeSummary& s, std:
                      {"token_limit", r.options.token_limit}}});
 }
 
-void AddCache(const ServeBenchReport& r, const bench::ServeSummary& s, std::vector<Line>* lines) {
+void AddCache(const ServeBenchReport& r, const bench::ServeSummary& s, std::vector<ReportLine>* lines) {
   const EngineStats& e = r.result.engine;
   lines->push_back({"prefix hits",
                     fmt::format("{} admissions found {} tokens; they ran {} prompt tokens of their own", e.hits,
@@ -167,9 +167,9 @@ void AddCache(const ServeBenchReport& r, const bench::ServeSummary& s, std::vect
                      {"resident_end", r.resident_end}}});
 }
 
-std::vector<Line> Lines(const ServeBenchReport& r) {
+std::vector<ReportLine> Lines(const ServeBenchReport& r) {
   const bench::ServeSummary s = bench::Summarise(r.options, r.result);
-  std::vector<Line> lines;
+  std::vector<ReportLine> lines;
   AddLoad(r, &lines);
   AddThroughput(r, s, &lines);
   lines.push_back(Quantiles("to the first token", "first_token_seconds", s.first_token));
@@ -257,7 +257,7 @@ std::vector<Chart> Charts(const ServeBenchReport& r) {
 
 std::string ServeBenchText(const ServeBenchReport& r) {
   std::string text = BenchMachineText(r.machine) + EngineLine(r);
-  for (const Line& line : Lines(r)) text += fmt::format("{:<34}{}\n", line.name, line.text);
+  for (const ReportLine& line : Lines(r)) text += fmt::format("{:<34}{}\n", line.name, line.text);
   return text;
 }
 
@@ -276,14 +276,15 @@ std::string ServeBenchJson(const ServeBenchReport& r) {
                {"prefill_chunk", r.engine.prefill_chunk},
                {"prefix_reuse", PrefixReuseName(r.engine.prefix_reuse)},
                {"draft", DrafterName(r.engine.drafter)}};
-  for (Line& line : Lines(r)) json[line.key] = std::move(line.value);
+  for (ReportLine& line : Lines(r)) json[line.key] = std::move(line.value);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 std::string ServeBenchHtml(const ServeBenchReport& r) {
-  std::string html = fmt::format("<h1>mla bench serve</h1>\n<p>{}</p>\n<p>{}</p>\n<div class=\"wide\"><table class=\"words\">\n",
-                                 Escaped(BenchMachineText(r.machine)), Escaped(EngineLine(r)));
-  for (const Line& line : Lines(r)) {
+  std::string html =
+      fmt::format("<h1>mla bench serve</h1>\n<p>{}</p>\n<p>{}</p>\n<div class=\"wide\"><table class=\"words\">\n",
+                  Escaped(BenchMachineText(r.machine)), Escaped(EngineLine(r)));
+  for (const ReportLine& line : Lines(r)) {
     html += fmt::format("<tr><th scope=\"row\">{}</th><td>{}</td></tr>\n", Escaped(line.name), Escaped(line.text));
   }
   html += "</table></div>\n<h2>Charts</h2>\n";

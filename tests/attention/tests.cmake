@@ -1,4 +1,4 @@
-set(harness ${CMAKE_CURRENT_LIST_DIR}/harness.cc ${CMAKE_CURRENT_LIST_DIR}/oracle.cc)
+mla_test_harness(attention harness.cc oracle.cc)
 mla_test(attention attention UP_TO attention LABELS kernels SOURCES ${harness})
 mla_test(attention bf16 UP_TO attention LABELS kernels SOURCES ${harness})
 mla_test(attention coverage UP_TO attention LABELS kernels SOURCES ${harness})

@@ -1,4 +1,4 @@
-set(harness ${CMAKE_CURRENT_LIST_DIR}/harness.cc)
+mla_test_harness(engine harness.cc)
 mla_test(engine golden)
 mla_test(engine invariance UP_TO engine LABELS threads SOURCES ${harness})
 mla_test(engine requests)
