@@ -12,7 +12,7 @@
 #include "cli/interrupt.h"
 #include "cli/load.h"
 #include "cli/output.h"
-#include "io/file.h"
+#include "io/new_file.h"
 
 namespace mla::cli {
 namespace {

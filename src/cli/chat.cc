@@ -104,7 +104,7 @@ class Chat {
  private:
   Result<LineKind> Take(std::string* line) {
     std::string answer;
-    MLA_ASSIGN_OR_RETURN(const LineKind kind, RunCommand(line, &conversation_, &answer));
+    MLA_ASSIGN_OR_RETURN(const LineKind kind, RunCommand(line, &conversation_, &engine_, &answer));
     if (kind != LineKind::kMessage) {
       std::fputs(answer.c_str(), stderr);
       return kind;

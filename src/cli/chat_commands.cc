@@ -1,16 +1,12 @@
 #include "cli/chat_commands.h"
 
-#include <cerrno>
-#include <cstdio>
+#include <filesystem>
 #include <span>
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "io/file.h"
 #include "io/json.h"
+#include "io/new_file.h"
 #include "io/quote.h"
 
 namespace mla::cli {
@@ -18,7 +14,7 @@ namespace {
 
 constexpr std::string_view kHelp =
     "/reset         begin anew; a system's message stays\n"
-    "/save FILE     write the messages as JSON\n"
+    "/save FILE     write the messages as JSON, and what was computed of them to FILE.cache\n"
     "/load FILE     read them in place of these\n"
     "/quit          end; so does the end of the input\n"
     "/help          this\n"
@@ -30,6 +26,35 @@ std::string_view Trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
 }
 
+Status Save(const std::string& path, const Conversation& conversation, Engine* engine, std::string* answer) {
+  const std::vector<ChatMessage> messages = conversation.messages();
+  MLA_RETURN_IF_ERROR(SaveMessages(path, messages));
+  *answer = fmt::format("{} messages written\n", messages.size());
+  if (conversation.seen_ids().empty() || engine->options().prefix_reuse == PrefixReuse::kOff) return {};
+  MLA_ASSIGN_OR_RETURN(const SavedCache saved, engine->SaveCache(conversation.seen_ids(), 0, path + ".cache"));
+  *answer += fmt::format("{} computed rows written to {}.cache\n", saved.rows, io::Printable(path));
+  return {};
+}
+
+// Rows that don't fit this model or engine are no loss but of time: they are computed again.
+Status Load(const std::string& path, Conversation* conversation, Engine* engine, std::string* answer) {
+  MLA_ASSIGN_OR_RETURN(std::vector<ChatMessage> messages, LoadMessages(path));
+  *answer = fmt::format("{} messages read\n", messages.size());
+  conversation->Set(std::move(messages));
+  const std::string cache = path + ".cache";
+  std::error_code none;
+  if (!std::filesystem::exists(cache, none)) return {};
+  const Result<LoadedCache> loaded = engine->LoadCache(cache);
+  if (!loaded.ok()) {
+    *answer += fmt::format("without computed rows: {}\n", loaded.error().message);
+  } else if (conversation->Recall(loaded->ids)) {
+    *answer += fmt::format("{} computed rows read\n", loaded->rows);
+  } else {
+    *answer += fmt::format("without computed rows: {}: is of other messages\n", io::Printable(cache));
+  }
+  return {};
+}
+
 }  // namespace
 
 Status SaveMessages(const std::string& path, const std::vector<ChatMessage>& messages) {
@@ -39,15 +64,7 @@ Status SaveMessages(const std::string& path, const std::vector<ChatMessage>& mes
     json += (i == 0 ? "\n " : ",\n ") + one.substr(1, one.size() - 2);
   }
   json += "\n]\n";
-  const std::string part = path + ".part";
-  const io::FileDescriptor file(open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (file.get() < 0) return io::CantWrite(path, errno);
-  int fault = io::WriteAll(file.get(), std::as_bytes(std::span(json)));
-  if (fault == 0 && fsync(file.get()) != 0) fault = errno;
-  if (fault == 0 && std::rename(part.c_str(), path.c_str()) != 0) fault = errno;
-  if (fault == 0) return {};
-  unlink(part.c_str());
-  return io::CantWrite(path, fault);
+  return io::ReplaceFile(path, json);
 }
 
 Result<std::vector<ChatMessage>> LoadMessages(const std::string& path) {
@@ -73,7 +90,7 @@ Result<std::vector<ChatMessage>> LoadMessages(const std::string& path) {
   return messages;
 }
 
-Result<LineKind> RunCommand(std::string* line, Conversation* conversation, std::string* answer) {
+Result<LineKind> RunCommand(std::string* line, Conversation* conversation, Engine* engine, std::string* answer) {
   if (line->empty() || (*line)[0] != '/') return LineKind::kMessage;
   if (line->starts_with("//")) {
     line->erase(0, 1);
@@ -91,13 +108,9 @@ Result<LineKind> RunCommand(std::string* line, Conversation* conversation, std::
   } else if (word == "/reset") {
     conversation->Reset();
   } else if (word == "/save") {
-    const std::vector<ChatMessage> messages = conversation->messages();
-    MLA_RETURN_IF_ERROR(SaveMessages(path, messages));
-    *answer = fmt::format("{} messages written\n", messages.size());
+    MLA_RETURN_IF_ERROR(Save(path, *conversation, engine, answer));
   } else if (word == "/load") {
-    MLA_ASSIGN_OR_RETURN(std::vector<ChatMessage> messages, LoadMessages(path));
-    *answer = fmt::format("{} messages read\n", messages.size());
-    conversation->Set(std::move(messages));
+    MLA_RETURN_IF_ERROR(Load(path, conversation, engine, answer));
   } else {
     return Error{fmt::format("{}: no such command; /help tells which there are", io::Printable(word, 40))};
   }

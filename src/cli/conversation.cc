@@ -38,6 +38,22 @@ void Conversation::Set(std::vector<ChatMessage> messages) {
   seen_ids_.clear();
 }
 
+bool Conversation::Recall(std::span<const std::int32_t> ids) {
+  if (messages_.empty() || messages_.back().role != "assistant") return false;
+  ChatInput input = settings_;
+  std::vector<ChatMessage> all = messages();
+  const std::string reply = all.back().content.value_or("");
+  all.pop_back();
+  input.messages = ChatMessagesJson(all);
+  Result<ChatText> written = chat_.Render(input);
+  if (!written.ok()) return false;
+  written->text += reply;
+  if (tokenizer_.Decode(ids, true) != written->text) return false;
+  seen_ = std::move(written).value();
+  seen_ids_.assign(ids.begin(), ids.end());
+  return true;
+}
+
 std::vector<ChatMessage> Conversation::messages() const {
   std::vector<ChatMessage> all;
   if (system_) all.push_back({"system", *system_});

@@ -24,6 +24,11 @@ class Conversation {
   void Reset();
   // Replaces all messages.
   void Set(std::vector<ChatMessage> messages);
+  // Ids that were once seen of the messages as they are, up to a reply that ends them: the next prompt goes on from
+  // them. False, and nothing changes, where they are not what the template writes.
+  bool Recall(std::span<const std::int32_t> ids);
+  // All that was seen; empty before the first reply, and where messages have changed since.
+  const std::vector<std::int32_t>& seen_ids() const { return seen_ids_; }
   // With the system's message, where there is one.
   std::vector<ChatMessage> messages() const;
 

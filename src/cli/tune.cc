@@ -24,7 +24,7 @@
 #include "cli/interrupt.h"
 #include "cli/load.h"
 #include "cli/output.h"
-#include "io/file.h"
+#include "io/new_file.h"
 #include "io/quote.h"
 
 namespace mla::cli {

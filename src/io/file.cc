@@ -95,25 +95,6 @@ void SyncFolder(const std::string& path) {
   if (fd.get() >= 0) static_cast<void>(::fsync(fd.get()));
 }
 
-Status ReplaceFile(const std::string& path, std::string_view bytes) {
-  if (path.find('\0') != std::string::npos) return Error{fmt::format("{}: the path holds a NUL", Printable(path))};
-  const std::string temporary = fmt::format("{}.partial-{}", path, ::getpid());
-  int fault = 0;
-  {
-    const FileDescriptor fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-    if (fd.get() < 0) return CantWrite(path, errno);
-    fault = WriteAll(fd.get(), std::as_bytes(std::span(bytes)));
-    if (fault == 0 && ::fsync(fd.get()) != 0) fault = errno;
-  }
-  if (fault == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) fault = errno;
-  if (fault != 0) {
-    ::unlink(temporary.c_str());
-    return CantWrite(path, fault);
-  }
-  SyncFolder(std::filesystem::path(path).parent_path().string());
-  return {};
-}
-
 Error CantWrite(const std::string& path, int fault) {
   return Error{fmt::format("{}: can't be written: {}", Printable(path), std::generic_category().message(fault))};
 }

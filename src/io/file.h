@@ -48,9 +48,6 @@ int WriteAll(int fd, std::span<const std::byte> bytes);
 // Has what was made in or renamed into a folder reach the disk; "" is the current one. A file system that can't sync a
 // folder says so; what is in it is safe.
 void SyncFolder(const std::string& path);
-// Gives `path` these bytes, whole or not at all: a file beside it is written, synced and renamed over it. Fails, naming
-// the path; a file of that name is then as it was.
-Status ReplaceFile(const std::string& path, std::string_view bytes);
 // "PATH: can't be written: CAUSE", the cause by errno.
 Error CantWrite(const std::string& path, int fault);
 

@@ -71,4 +71,10 @@ Status NewFile::Finish() {
   return {};
 }
 
+Status ReplaceFile(const std::string& path, std::string_view bytes) {
+  MLA_ASSIGN_OR_RETURN(NewFile file, NewFile::Create(path));
+  MLA_RETURN_IF_ERROR(file.Append(std::as_bytes(std::span(bytes))));
+  return file.Finish();
+}
+
 }  // namespace mla::io

@@ -37,6 +37,9 @@ class NewFile {
   FileDescriptor fd_;
 };
 
+// Gives `path` these bytes, whole or not at all. Fails, naming the path; a file of that name is then as it was.
+Status ReplaceFile(const std::string& path, std::string_view bytes);
+
 }  // namespace mla::io
 
 #endif  // MLA_IO_NEW_FILE_H_

@@ -65,7 +65,7 @@ void ServerImpl::StatsJson(const ExchangePtr& e) {
 }
 
 void ServerImpl::MetricsPage(const ExchangePtr& e) {
-  const MetricsContext context{memory_, bytes_per_token_, ResidentBytes(), http_->connections()};
+  const MetricsContext context{memory_, kernels_, rejected_, bytes_per_token_, ResidentBytes(), http_->connections()};
   e->Respond(200, "text/plain; version=0.0.4; charset=utf-8", MetricsText(metrics_, loop_->snapshot(), context));
 }
 

@@ -158,13 +158,18 @@ void EngineLoop::Impl::Loop() {
     }
     std::vector<LoopEvent> events;
     for (Command& command : taken) Apply(command, &events);
+    const EngineStats before = engine.stats();
     const auto step_begin = Clock::now();
-    const std::int64_t steps = engine.stats().steps;
     if (scheduler.Step()) Collect(&events);
+    StepSeconds seconds;
     // Telling of what has ended is no step.
-    const double seconds = engine.stats().steps > steps ? Since(step_begin) : 0;
-    Note(seconds);
-    if (!events.empty()) deliver(std::move(events), seconds);
+    if (engine.stats().steps > before.steps) {
+      seconds.step = Since(step_begin);
+      seconds.mha_attention = engine.stats().attention.mha_seconds - before.attention.mha_seconds;
+      seconds.absorbed_attention = engine.stats().attention.absorbed_seconds - before.attention.absorbed_seconds;
+    }
+    Note(seconds.step);
+    if (seconds.step > 0 || !events.empty()) deliver(std::move(events), seconds);
   }
 }
 

@@ -40,10 +40,17 @@ struct LoopSnapshot {
   static constexpr std::size_t kFormsKept = 96;
 };
 
+// Seconds of a step; 0 where the engine ran none, or no row of that form.
+struct StepSeconds {
+  double step = 0;
+  double mha_attention = 0;
+  double absorbed_attention = 0;
+};
+
 class EngineLoop {
  public:
-  // Called on the loop's thread; does not throw. `step_seconds`: 0 where the engine ran no step.
-  using Deliver = std::function<void(std::vector<LoopEvent> events, double step_seconds)>;
+  // Called on the loop's thread, after each step and where there is something to tell; does not throw.
+  using Deliver = std::function<void(std::vector<LoopEvent> events, const StepSeconds& seconds)>;
 
   // `engine` outlives the loop, and is the loop's until it ends.
   EngineLoop(Engine& engine, std::int64_t max_waiting, Deliver deliver);

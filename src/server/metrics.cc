@@ -42,6 +42,10 @@ void WriteEngine(const EngineStats& e, std::string* out) {
   Head("mla_rows_total", "Rows run, replayed ones included.", "counter", out);
   Family<3>("mla_rows_total", "kind",
             {{{"prompt", e.prompt_rows}, {"generated", e.generated_rows}, {"draft", e.draft_rows}}}, out);
+  Head("mla_expansions_total",
+       "Sequences and steps whose keys were expanded, at once or in pieces for want of workspace.", "counter", out);
+  Family<2>("mla_expansions_total", "how",
+            {{{"at_once", e.attention.mha_one_shot}, {"in_pieces", e.attention.mha_in_pieces}}}, out);
   Count("mla_drafts_accepted_total", "Guessed tokens that held.", e.accepted, out);
   Count("mla_prefix_hits_total", "Sequences admitted with rows found in the cache.", e.hits, out);
   Count("mla_prefix_tokens_saved_total", "Positions whose rows were found in the cache.", e.cached_tokens, out);
@@ -87,6 +91,9 @@ std::string MetricsText(const Metrics& m, const LoopSnapshot& now, const Metrics
   WriteEngine(now.engine, &out);
   Count("mla_prompt_tokens_total", "Tokens of prompts taken.", m.prompt_tokens, &out);
   Count("mla_output_tokens_total", "Tokens of output sent.", m.output_tokens, &out);
+  Head("mla_kernels", "The kernels in use.", "gauge", &out);
+  fmt::format_to(std::back_inserter(out), "mla_kernels{{name=\"{}\"}} 1\n", c.kernels);
+  Gauge("mla_kernels_rejected", "Faster kernels that failed their self-test.", c.rejected_kernels, &out);
   Gauge("mla_cache_bytes_per_token", "Bytes of cache that a token takes.", c.bytes_per_token, &out);
   Head("mla_memory_planned_bytes", "Bytes planned, and allocated.", "gauge", &out);
   Family<4>("mla_memory_planned_bytes", "part",
@@ -105,6 +112,9 @@ std::string MetricsText(const Metrics& m, const LoopSnapshot& now, const Metrics
   m.first_token.Write("mla_first_token_seconds", "From a request's arrival to its first token.", &out);
   m.between_tokens.Write("mla_between_tokens_seconds", "From a token to the next of the same output.", &out);
   m.step.Write("mla_step_seconds", "Time of a step.", &out);
+  m.mha_attention.Write("mla_attention_mha_seconds", "Time of a step in expanded attention, all layers.", &out);
+  m.absorbed_attention.Write("mla_attention_absorbed_seconds", "Time of a step in absorbed attention, all layers.",
+                             &out);
   return out;
 }
 

@@ -35,11 +35,15 @@ struct Metrics {
   Histogram first_token;  // from a request's arrival
   Histogram between_tokens;
   Histogram step;
+  Histogram mha_attention;       // of a step, all layers
+  Histogram absorbed_attention;  // likewise
 };
 
 // What does not change while a server lives, and gauges of its own.
 struct MetricsContext {
   MemoryPlan memory;
+  std::string kernels;                // the table in use
+  std::int64_t rejected_kernels = 0;  // faster ones that failed their self-test
   std::int64_t bytes_per_token = 0;
   std::int64_t resident_bytes = 0;
   std::size_t connections = 0;

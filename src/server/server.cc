@@ -34,6 +34,8 @@ ServerImpl::ServerImpl(ServerParts parts, ServerOptions options)
   if (eos_ids_.empty() && parts_.tokenizer->eos_id()) eos_ids_ = {*parts_.tokenizer->eos_id()};
   memory_ = parts_.engine->memory();
   bytes_per_token_ = parts_.engine->cache_bytes_per_token();
+  kernels_ = parts_.engine->kernels();
+  rejected_ = static_cast<std::int64_t>(parts_.engine->rejected_kernels().size());
   max_sequences_ = parts_.engine->options().max_sequences;
   context_ = context;
 }
@@ -51,7 +53,7 @@ Status ServerImpl::Listen() {
                                                  [this](const ExchangePtr& exchange) { Handle(exchange); }));
   worker_ = std::make_unique<Worker>();
   loop_ = std::make_unique<EngineLoop>(
-      *parts_.engine, options_.max_queue, [this](std::vector<LoopEvent> events, double seconds) {
+      *parts_.engine, options_.max_queue, [this](std::vector<LoopEvent> events, const StepSeconds& seconds) {
         http_->Post([this, events = std::move(events), seconds] { OnEvents(events, seconds); });
       });
   return {};
@@ -188,8 +190,10 @@ void ServerImpl::Launch(const ExchangePtr& e, AnswerOptions options, std::vector
   }
 }
 
-void ServerImpl::OnEvents(const std::vector<LoopEvent>& events, double seconds) {
-  if (seconds > 0) metrics_.step.Add(seconds);
+void ServerImpl::OnEvents(const std::vector<LoopEvent>& events, const StepSeconds& seconds) {
+  if (seconds.step > 0) metrics_.step.Add(seconds.step);
+  if (seconds.mha_attention > 0) metrics_.mha_attention.Add(seconds.mha_attention);
+  if (seconds.absorbed_attention > 0) metrics_.absorbed_attention.Add(seconds.absorbed_attention);
   for (const LoopEvent& event : events) {
     const auto found = tickets_.find(event.ticket);
     if (found == tickets_.end()) continue;

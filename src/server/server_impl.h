@@ -90,7 +90,7 @@ class ServerImpl final : public Server {
   AnswerOptions OptionsOf(const Generation& g, bool chat);
   void Launch(const ExchangePtr& e, AnswerOptions options, std::vector<ScheduledRequest> requests);
 
-  void OnEvents(const std::vector<LoopEvent>& events, double seconds);
+  void OnEvents(const std::vector<LoopEvent>& events, const StepSeconds& seconds);
   void OnGone(const std::shared_ptr<Answer>& answer);
   void Ended(const std::shared_ptr<Answer>& answer);
   double TokensPerSecond();
@@ -101,6 +101,8 @@ class ServerImpl final : public Server {
   std::int64_t context_ = 0;
   std::int64_t max_sequences_ = 1;
   std::int64_t bytes_per_token_ = 0;
+  std::string kernels_;
+  std::int64_t rejected_ = 0;
   std::size_t longest_token_ = 1;
   std::vector<std::int32_t> eos_ids_;
   MemoryPlan memory_;

@@ -1,4 +1,5 @@
 // A folder that appears whole or not at all.
+#include "io/new_file.h"
 #include "io/new_folder.h"
 
 #include <filesystem>
