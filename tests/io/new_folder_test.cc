@@ -1,5 +1,4 @@
 // A folder that appears whole or not at all.
-#include "io/new_file.h"
 #include "io/new_folder.h"
 
 #include <filesystem>
@@ -11,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "io/file.h"
+#include "io/new_file.h"
 #include "testing/temp_dir.h"
 
 namespace mla::io {
