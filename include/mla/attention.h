@@ -165,7 +165,8 @@ class MlaAttention {
            const float* q, float* out, float* lse, Executor& executor);
 
   const AttentionCounters& counters() const;
-  void ResetCounters();
+  // Counts go on from `to`.
+  void ResetCounters(const AttentionCounters& to = {});
   // Takes the workspace's pages from the system, by all workers. Before the first Run.
   void FirstTouch(Executor& executor);
   const char* kernels() const;                                   // the table in use
@@ -184,6 +185,7 @@ class MlaAttention {
 struct FormWork {
   double projection = 0;  // expand: S R H (N+V); absorb, both sides: T R H (N+V)
   double attention = 0;   // H pairs (N+P+V), or H pairs (2R+P)
+  double total() const { return projection + attention; }
 };
 FormWork WorkOf(Form form, const MlaDims& dims, std::int64_t rows, std::int64_t keys);
 

@@ -119,7 +119,7 @@ void MlaAttention::Run(const CacheLayerView& cache, const KvBWeights& weights,
 }
 
 const AttentionCounters& MlaAttention::counters() const { return impl_->counters; }
-void MlaAttention::ResetCounters() { impl_->counters = AttentionCounters{}; }
+void MlaAttention::ResetCounters(const AttentionCounters& to) { impl_->counters = to; }
 void MlaAttention::FirstTouch(Executor& executor) { mla::FirstTouch(impl_->buffer, executor); }
 const char* MlaAttention::kernels() const { return IsaName(impl_->choice.kernels.isa); }
 const std::vector<RejectedKernels>& MlaAttention::rejected_kernels() const { return impl_->choice.rejected; }

@@ -98,8 +98,6 @@ double MeasuredSeconds(const MeasuredForms& m, Form form, std::int64_t rows, std
   return Line(along_cached(row.low), along_cached(row.low + 1), row.at);
 }
 
-double Total(const FormWork& work) { return work.projection + work.attention; }
-
 }  // namespace
 
 Status CheckFormTable(const FormTable& table) {
@@ -130,8 +128,8 @@ double FormCost(const FormTable& table, Form form, const MlaDims& dims, std::int
     const std::int64_t cached = first + done;
     const FormWork work = WorkOf(form, dims, t, cached + t);
     if (measured != nullptr) {
-      cost += MeasuredSeconds(*measured, form, t, cached) * Total(work) /
-              Total(WorkOf(form, measured->dims, t, cached + t));
+      cost += MeasuredSeconds(*measured, form, t, cached) * work.total() /
+              WorkOf(form, measured->dims, t, cached + t).total();
     } else {
       cost += work.projection / (mha ? table.expand_rate : table.absorb_rate) +
               work.attention / (mha ? table.mha_rate : table.absorbed_rate);

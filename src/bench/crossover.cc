@@ -6,16 +6,11 @@
 #include <map>
 
 #include "base/clock.h"
-#include "bench/measure.h"
 #include "bench/tune.h"
 #include "plan/work.h"
 
 namespace mla::bench {
 namespace {
-
-// A point of a pass: short ones are repeated, long ones average by themselves.
-constexpr double kPointSeconds = 30e-3;
-constexpr std::int64_t kMostPairs = 8;
 
 std::optional<double> Rows(std::int64_t rows) {
   return rows > 0 ? std::optional<double>(static_cast<double>(rows)) : std::nullopt;
@@ -43,10 +38,6 @@ FormRule Threshold(const char* name, const char* about, std::int64_t most) {
 }
 
 }  // namespace
-
-double CrossoverPoint::Seconds(Form form) const {
-  return Quantile(form == Form::kMha ? pairs.mha : pairs.absorbed, 0.1);
-}
 
 double CrossoverPoint::Regret(Form form) const {
   return Seconds(form) / std::min(Seconds(Form::kMha), Seconds(Form::kAbsorbed)) - 1;

@@ -21,8 +21,7 @@ struct CrossoverPoint {
   FormPairs pairs;
 
   bool measured() const { return !pairs.mha.empty(); }
-  // The tenth percentile of its samples: whatever else runs on the machine only adds to them.
-  double Seconds(Form form) const;
+  double Seconds(Form form) const { return pairs.Seconds(form); }
   Form Better() const { return Seconds(Form::kMha) < Seconds(Form::kAbsorbed) ? Form::kMha : Form::kAbsorbed; }
   // How much longer than the better form this one takes: 0.02 for 2 %.
   double Regret(Form form) const;

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "bench/measure.h"
 #include "bench/random_attention.h"
 #include "bench/random_fill.h"
 #include "bench/random_weights.h"
@@ -104,6 +105,8 @@ double FormBench::Seconds(Form form, std::int64_t first, std::int64_t rows) {
   }
   return Since(begin);
 }
+
+double FormPairs::Seconds(Form form) const { return Quantile(form == Form::kMha ? mha : absorbed, 0.1); }
 
 void AddPairs(FormBench* bench, std::int64_t first, std::int64_t rows, double seconds, std::int64_t most,
               FormPairs* pairs) {

@@ -65,7 +65,14 @@ class FormBench {
 struct FormPairs {
   std::vector<double> mha;
   std::vector<double> absorbed;
+
+  // The tenth percentile of a form's: whatever else runs on the machine only adds to them. Precondition: there are
+  // some.
+  double Seconds(Form form) const;
 };
+// A point of a pass over many: short ones are repeated, long ones average by themselves.
+inline constexpr double kPointSeconds = 30e-3;
+inline constexpr std::int64_t kMostPairs = 8;
 // Adds pairs until they took `seconds`, or are `most`; one at least, and three where four times `seconds` allow it.
 void AddPairs(FormBench* bench, std::int64_t first, std::int64_t rows, double seconds, std::int64_t most,
               FormPairs* pairs);

@@ -45,7 +45,7 @@ std::uint64_t Mix(std::uint64_t x) {
 
 // Four elements share the 64 bits of one counter.
 std::array<std::size_t, 4> Levels(std::uint64_t key, std::uint64_t counter) {
-  const std::uint64_t bits = Mix(key + (counter + 1) * 0x9e3779b97f4a7c15U);
+  const std::uint64_t bits = RandomBits(key, counter);
   return {bits & 4095, (bits >> 16) & 4095, (bits >> 32) & 4095, (bits >> 48) & 4095};
 }
 
@@ -93,6 +93,10 @@ std::uint8_t E4M3FromFloat(float value) {
   const int exponent = magnitude < 0x1p-6F ? -6 : std::ilogb(magnitude);
   const auto units = static_cast<unsigned>(std::nearbyint(std::ldexp(magnitude, 3 - exponent)));
   return static_cast<std::uint8_t>(sign | (static_cast<unsigned>(exponent + 6) * 8 + units));
+}
+
+std::uint64_t RandomBits(std::uint64_t key, std::uint64_t counter) {
+  return Mix(key + (counter + 1) * 0x9e3779b97f4a7c15U);
 }
 
 std::uint64_t TensorKey(std::uint64_t seed, std::string_view name) {

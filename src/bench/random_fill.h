@@ -25,6 +25,9 @@ double LargestNormal();
 // 448; a NaN stays one.
 std::uint8_t E4M3FromFloat(float value);
 
+// The generator SplitMix64 (Steele, Lea and Flood, OOPSLA 2014) by counter: 64 bits.
+std::uint64_t RandomBits(std::uint64_t key, std::uint64_t counter);
+
 // The key of a tensor's numbers.
 std::uint64_t TensorKey(std::uint64_t seed, std::string_view name);
 

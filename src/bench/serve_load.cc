@@ -8,28 +8,25 @@
 
 #include <fmt/format.h>
 
+#include "bench/random_fill.h"
 #include "io/json.h"
 
 namespace mla::bench {
 namespace {
 
-// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): the standard library's distributions differ between libraries.
+// The standard library's distributions differ between libraries.
 class Random {
  public:
-  explicit Random(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t Next() {
-    std::uint64_t z = state_ += 0x9E3779B97F4A7C15;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
-    return z ^ (z >> 31);
-  }
+  explicit Random(std::uint64_t key) : key_(key) {}
+  std::uint64_t Next() { return RandomBits(key_, counter_++); }
   // In [0, 1).
   double Unit() { return static_cast<double>(Next() >> 11) * 0x1p-53; }
   // In [0, n); for the lengths here the bias of the remainder is below 2^-32.
   std::int64_t Below(std::int64_t n) { return static_cast<std::int64_t>(Next() % static_cast<std::uint64_t>(n)); }
 
  private:
-  std::uint64_t state_;
+  std::uint64_t key_;
+  std::uint64_t counter_ = 0;
 };
 
 std::int64_t Draw(const LengthRange& range, Lengths lengths, Random* random) {

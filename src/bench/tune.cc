@@ -6,7 +6,6 @@
 #include <system_error>
 
 #include "base/clock.h"
-#include "bench/measure.h"
 #include "bench/synthetic_config.h"
 #include "weights/weights.h"
 
@@ -16,12 +15,7 @@ namespace {
 // models/demo: small enough that a call's fixed cost decides, which no larger shape tells of.
 constexpr MlaDims kDemoDims{8, 32, 16, 32, 64};
 
-// A point of a pass: short ones are repeated, long ones average by themselves.
-constexpr double kPointSeconds = 30e-3;
-constexpr std::int64_t kMostPairs = 8;
 constexpr std::int64_t kMostPasses = 25;
-// Whatever else runs on the machine only adds to a time.
-constexpr double kQuantile = 0.1;
 constexpr std::size_t kFewestCached = 2;
 
 // The samples of a shape, point by point.
@@ -42,13 +36,11 @@ struct Grid {
   }
 };
 
-double Total(const FormWork& work) { return work.projection + work.attention; }
-
 double ColumnWork(const MlaDims& dims, const TuneGrid& grid, std::int64_t cached) {
   double work = 0;
   for (const std::int64_t rows : grid.rows) {
-    work += Total(WorkOf(Form::kMha, dims, rows, rows + cached));
-    work += Total(WorkOf(Form::kAbsorbed, dims, rows, rows + cached));
+    work += WorkOf(Form::kMha, dims, rows, rows + cached).total();
+    work += WorkOf(Form::kAbsorbed, dims, rows, rows + cached).total();
   }
   return work;
 }
@@ -121,8 +113,8 @@ TunedShape Tune(FormBench* bench, const TuneShape& shape, const TuneGrid& grid, 
   m.cached.assign(grid.cached.begin(), grid.cached.begin() + static_cast<std::ptrdiff_t>(samples.cached));
   for (std::size_t row = 0; row < grid.rows.size(); ++row) {
     for (std::size_t column = 0; column < samples.cached; ++column) {
-      m.mha_seconds.push_back(Quantile(samples.At(row, column).mha, kQuantile));
-      m.absorbed_seconds.push_back(Quantile(samples.At(row, column).absorbed, kQuantile));
+      m.mha_seconds.push_back(samples.At(row, column).Seconds(Form::kMha));
+      m.absorbed_seconds.push_back(samples.At(row, column).Seconds(Form::kAbsorbed));
     }
   }
   LevelOutliers(grid, samples.cached, &m.mha_seconds);
@@ -154,7 +146,7 @@ std::int64_t FewestMhaRows(const FormTable& table, const MlaDims& dims, std::int
 
 double RateAt(const MeasuredForms& m, Form form, std::size_t row, std::size_t cached) {
   const std::vector<double>& seconds = form == Form::kMha ? m.mha_seconds : m.absorbed_seconds;
-  return Total(WorkOf(form, m.dims, m.rows[row], m.rows[row] + m.cached[cached])) /
+  return WorkOf(form, m.dims, m.rows[row], m.rows[row] + m.cached[cached]).total() /
          seconds[row * m.cached.size() + cached];
 }
 

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/hash.h"
 #include "contract/fields.h"
 #include "io/file.h"
 #include "io/json.h"
@@ -82,13 +84,6 @@ void TakeShapes(Fields* fields, TuneFile* file) {
   }
 }
 
-// FNV-1a, 64 bits (Fowler, Noll, Vo): tells tables apart, and is no seal.
-std::uint64_t Hash(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325U;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
-  return hash;
-}
-
 nlohmann::ordered_json ShapeJson(const TunedShape& shape) {
   const MeasuredForms& m = shape.forms;
   nlohmann::ordered_json json;
@@ -152,7 +147,7 @@ Result<ReadTable> ParseTuneFile(std::string_view text, std::string_view where) {
   TakeShapes(&fields, &file);
   RefuseUnknown(&fields);
   if (!fields.ok()) return fields.error();
-  read.table.id = fmt::format("{}-{:016x}", file.name, Hash(text));
+  read.table.id = fmt::format("{}-{:016x}", file.name, HashOf(std::as_bytes(std::span(text))));
   read.table.chunk = file.chunk;
   for (const TunedShape& shape : file.shapes) read.table.measured.push_back(shape.forms);
   if (const Status good = CheckFormTable(read.table); !good.ok()) {

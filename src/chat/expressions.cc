@@ -412,7 +412,11 @@ Result<ExprPtr> ExpressionParser::Filter(ExprPtr expr) {
   }
   filter->parts.push_back(std::move(expr));
   if (IsOperator("(")) MLA_RETURN_IF_ERROR(ArgumentsOf(filter.get()));
-  if (!safe) MLA_RETURN_IF_ERROR(CheckArguments(*filter));
+  if (safe) {
+    safe_lines.push_back(filter->line);
+  } else {
+    MLA_RETURN_IF_ERROR(CheckArguments(*filter));
+  }
   return Done(std::move(filter));
 }
 

@@ -52,6 +52,8 @@ class ExpressionParser {
   // Macros by name, and calls of names that are no function: each must be a macro in the end.
   std::set<std::string> macros;
   std::vector<std::pair<std::string, int>> called;
+  // Lines of the filters `safe`, but of those that stand last where a value is printed: there must be none in the end.
+  std::vector<int> safe_lines;
 
   // A level of nesting while it lives.
   class Level {

@@ -31,7 +31,7 @@ std::string Quote(std::string_view text, bool ensure_ascii) {
     if (const std::size_t known = kFrom.find(text[at]); known != std::string_view::npos) {
       out += '\\';
       out += kTo[known];
-    } else if (byte < 0x20 || (byte >= 0x80 && ensure_ascii)) {
+    } else if (byte < 0x20 || (byte >= 0x7f && ensure_ascii)) {
       AppendEscape(text::NextUtf8(text.substr(at)).code_point, &out);
     } else {
       out += text.substr(at, bytes);

@@ -21,6 +21,11 @@ class StatementParser {
   Result<Template> Run() {
     Template result;
     MLA_ASSIGN_OR_RETURN(result.body, ParseBody({}));
+    // What `safe` makes is escaped and escapes when it is joined with others: only printing it is supported.
+    if (!in_.safe_lines.empty()) {
+      return ExpressionParser::FailAt(in_.safe_lines.front(),
+                                      "the filter 'safe' is only supported last, where a value is printed");
+    }
     for (const auto& [name, line] : in_.called) {
       if (FindFunction(name) != nullptr || in_.macros.count(name) > 0) continue;
       return ExpressionParser::FailAt(
@@ -43,8 +48,9 @@ class StatementParser {
           if (ends.size() == 0) return body;
           return ExpressionParser::FailAt(line, fmt::format("a block without its {}", *(ends.end() - 1)));
         case Token::Kind::kData: {
-          Stmt& text = Add(&body, Stmt::Kind::kText);
+          Stmt text = New(Stmt::Kind::kText);
           text.text = Value::Text(nullptr, MarkedText::Trusted(in_.Take().text));
+          body.push_back(std::move(text));
           continue;
         }
         case Token::Kind::kVariableBegin: {
@@ -64,13 +70,6 @@ class StatementParser {
     }
   }
 
-  Stmt& Add(Body* body, Stmt::Kind kind) {
-    Stmt& stmt = body->emplace_back();
-    stmt.kind = kind;
-    stmt.line = in_.now().line;
-    return stmt;
-  }
-
   Stmt New(Stmt::Kind kind) const {
     Stmt stmt;
     stmt.kind = kind;
@@ -88,29 +87,10 @@ class StatementParser {
     if (output.expr->kind == Expr::Kind::kFilter && output.expr->name == "safe") {
       ExprPtr inner = std::move(output.expr->parts[0]);
       output.expr = std::move(inner);
+      in_.safe_lines.pop_back();  // the outermost filter is the last that was read
     }
-    MLA_RETURN_IF_ERROR(CheckSafe(*output.expr));
     MLA_RETURN_IF_ERROR(in_.ExpectKind(Token::Kind::kVariableEnd, "}}"));
     return output;
-  }
-
-  // What `safe` makes is escaped and escapes when it is joined with others: only printing it is supported.
-  static Status CheckSafe(const Expr& expr) {
-    if (expr.kind == Expr::Kind::kFilter && expr.builtin == nullptr)
-      return ExpressionParser::FailAt(expr.line, "the filter 'safe' is only supported last, where a value is printed");
-    for (const ExprPtr& part : expr.parts) {
-      if (part) MLA_RETURN_IF_ERROR(CheckSafe(*part));
-    }
-    for (const ExprPtr& part : expr.arguments) MLA_RETURN_IF_ERROR(CheckSafe(*part));
-    for (const auto& named : expr.named_arguments) MLA_RETURN_IF_ERROR(CheckSafe(*named.second));
-    return {};
-  }
-
-  // An expression of a tag.
-  Result<ExprPtr> TagExpression(bool condition, std::string_view end_name = "") {
-    MLA_ASSIGN_OR_RETURN(ExprPtr expr, in_.Tuple(condition, end_name));
-    MLA_RETURN_IF_ERROR(CheckSafe(*expr));
-    return expr;
   }
 
   Result<Stmt> Statement() {
@@ -143,7 +123,7 @@ class StatementParser {
   Result<Stmt> If() {
     Stmt stmt = New(Stmt::Kind::kIf);
     for (;;) {
-      MLA_ASSIGN_OR_RETURN(ExprPtr test, TagExpression(false));
+      MLA_ASSIGN_OR_RETURN(ExprPtr test, in_.Tuple(false));
       stmt.exprs.push_back(std::move(test));
       MLA_RETURN_IF_ERROR(EndTag());
       MLA_ASSIGN_OR_RETURN(Body body, ParseBody({"elif", "else", "endif"}));
@@ -182,9 +162,9 @@ class StatementParser {
     Stmt stmt = New(Stmt::Kind::kFor);
     MLA_ASSIGN_OR_RETURN(stmt.target, Names());
     if (!in_.SkipName("in")) return in_.Fail(fmt::format("expected 'in', found {}", in_.Found()));
-    MLA_ASSIGN_OR_RETURN(stmt.expr, TagExpression(false, "recursive"));
+    MLA_ASSIGN_OR_RETURN(stmt.expr, in_.Tuple(false, "recursive"));
     if (in_.SkipName("if")) {
-      MLA_ASSIGN_OR_RETURN(stmt.condition, TagExpression(true, "recursive"));
+      MLA_ASSIGN_OR_RETURN(stmt.condition, in_.Tuple(true, "recursive"));
     }
     if (in_.IsName("recursive")) return in_.Fail("recursive loops are not supported");
     MLA_RETURN_IF_ERROR(EndTag());
@@ -211,21 +191,15 @@ class StatementParser {
       if (stmt.target.member[0] == '_') return in_.Fail("a namespace's members begin with no underscore");
     }
     if (in_.SkipOperator("=")) {
-      MLA_ASSIGN_OR_RETURN(stmt.expr, TagExpression(true));
+      MLA_ASSIGN_OR_RETURN(stmt.expr, in_.Tuple(true));
       return stmt;
     }
     stmt.kind = Stmt::Kind::kSetBlock;
     if (in_.SkipOperator("|")) {
       MLA_ASSIGN_OR_RETURN(stmt.expr, in_.FilterChain());
-      MLA_RETURN_IF_ERROR(CheckSafeChain(*stmt.expr));
     }
     MLA_ASSIGN_OR_RETURN(stmt.body, InnerBlock("endset"));
     return stmt;
-  }
-
-  static Status CheckSafeChain(const Expr& chain) {
-    if (chain.builtin == nullptr) return CheckSafe(chain);
-    return chain.parts[0] ? CheckSafeChain(*chain.parts[0]) : Status();
   }
 
   // A block with variables of its own, from which loops are not left.
@@ -272,7 +246,6 @@ class StatementParser {
   Result<Stmt> FilterBlock() {
     Stmt stmt = New(Stmt::Kind::kFilterBlock);
     MLA_ASSIGN_OR_RETURN(stmt.expr, in_.FilterChain());
-    MLA_RETURN_IF_ERROR(CheckSafeChain(*stmt.expr));
     MLA_ASSIGN_OR_RETURN(stmt.body, InnerBlock("endfilter"));
     return stmt;
   }
@@ -285,7 +258,6 @@ class StatementParser {
       target.ids.push_back(in_.Intern(in_.Take().text));
       MLA_RETURN_IF_ERROR(in_.Expect("="));
       MLA_ASSIGN_OR_RETURN(ExprPtr value, in_.Expression());
-      MLA_RETURN_IF_ERROR(CheckSafe(*value));
       stmt.targets.push_back(std::move(target));
       stmt.exprs.push_back(std::move(value));
       if (!in_.SkipOperator(",")) break;

@@ -16,17 +16,16 @@ namespace {
 class Printable {
  public:
   Result<bool> operator()(std::string_view character) {
-    if (!pattern_) {
-      MLA_ASSIGN_OR_RETURN(pattern_, text::Regex::Compile("[\\p{C}\\p{Z}]", "[\\p{C}\\p{Z}]"));
-    }
-    matcher_.StartText(character.size());
-    MLA_ASSIGN_OR_RETURN(const auto found, matcher_.Find(*pattern_, character, 0));
+    static const Result<text::Regex> pattern = text::Regex::Compile("[\\p{C}\\p{Z}]", "[\\p{C}\\p{Z}]");
+    if (!pattern.ok()) return pattern.error();
+    if (!matcher_) matcher_.emplace();
+    matcher_->StartText(character.size());
+    MLA_ASSIGN_OR_RETURN(const auto found, matcher_->Find(*pattern, character, 0));
     return !found.has_value();
   }
 
  private:
-  std::optional<text::Regex> pattern_;
-  text::RegexMatcher matcher_;
+  std::optional<text::RegexMatcher> matcher_;  // most values that are printed need none
 };
 
 std::string Escaped(char32_t c) {

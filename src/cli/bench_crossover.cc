@@ -20,7 +20,7 @@ namespace {
 Result<bench::FormPlan> PlanOf(const BenchOptions& o, const MlaDims& dims, const FormTable& table) {
   bench::FormPlan plan;
   plan.dims = dims;
-  plan.kv_dtype = o.kv_dtype == "f32" ? DType::kF32 : DType::kBF16;
+  plan.kv_dtype = KvDTypeOf(o);
   plan.weights = o.weights == "f32" ? WeightDType::kF32 : WeightDType::kBF16;
   plan.chunk = std::min(table.chunk, std::min(o.max_rows, o.max_keys));
   plan.max_keys = o.max_keys;

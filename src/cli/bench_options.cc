@@ -320,7 +320,7 @@ Result<std::vector<AttentionJob>> AttentionJobs(const BenchOptions& o) {
             fmt::format("{} {} S={}{}", like, form, keys, o.requests > 1 ? fmt::format(" x{}", o.requests) : "");
         plan.dims = weights::DimsOf(config);
         plan.form = form == "mha" ? Form::kMha : Form::kAbsorbed;
-        plan.kv_dtype = o.kv_dtype == "f32" ? DType::kF32 : DType::kBF16;
+        plan.kv_dtype = KvDTypeOf(o);
         plan.keys = keys;
         plan.requests = o.requests;
         plan.max_rows = *std::max_element(job.rows.begin(), job.rows.end());

@@ -28,6 +28,7 @@
 #include "mla/tokenizer.h"
 #include "model/model.h"
 #include "sampler/sampler.h"
+#include "text/prompt.h"
 
 namespace mla::cli {
 namespace {
@@ -116,11 +117,7 @@ class Chat {
   Result<Request> RequestFor(const std::string& message) {
     Request request;
     MLA_ASSIGN_OR_RETURN(request.prompt, conversation_.Prompt(message));
-    for (const std::int32_t id : request.prompt) {
-      if (id >= opened_.info.vocab_size)
-        return Error{fmt::format("the tokenizer: gives token id {}, and the model's vocabulary has {}", id,
-                                 opened_.info.vocab_size)};
-    }
+    MLA_RETURN_IF_ERROR(text::CheckVocabulary(request.prompt, opened_.info.vocab_size));
     if (static_cast<std::int64_t>(request.prompt.size()) >= engine_.context())
       return Error{
           fmt::format("the conversation has {} tokens, and with room for one more does not fit the context of "
@@ -128,10 +125,7 @@ class Chat {
                       request.prompt.size(), engine_.context())};
     request.max_tokens = o_.max_tokens;
     request.sampling = Sampling(o_, opened_.info.sampling);
-    if (!o_.ignore_eos) {
-      request.eos_ids = opened_.info.eos_ids;
-      if (request.eos_ids.empty() && tokenizer_.eos_id()) request.eos_ids = {*tokenizer_.eos_id()};
-    }
+    if (!o_.ignore_eos) request.eos_ids = text::EosIds(opened_.info.eos_ids, &tokenizer_);
     return request;
   }
 
@@ -193,8 +187,7 @@ Result<int> RunChat(ChatOptions o, const Log& log) {
   if (chat.names().empty()) return Error{"the model has no chat template: --template plain, or a file, gives it one"};
   MLA_RETURN_IF_ERROR(sampler::Validate(Sampling(o, opened.info.sampling)));
   const std::int64_t most = opened.info.max_position_embeddings;
-  if (o.ctx > most)
-    return Error{fmt::format("--ctx: expected at most the model's {} positions, found {}", most, o.ctx)};
+  MLA_RETURN_IF_ERROR(CheckContext(o.ctx, most));
   const std::int64_t context = o.ctx > 0 ? o.ctx : std::min(most, kUsualContext);
   MLA_ASSIGN_OR_RETURN(const LoadedEngine loaded, LoadEngine(o, opened, context, ThreadCount(o, log), "--ctx", log));
   WarnOfRejectedKernels(*loaded.engine, log);

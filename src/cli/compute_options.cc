@@ -106,7 +106,7 @@ Mode EngineMode(const ComputeOptions& options) {
 EngineOptions EngineOptionsOf(const ComputeOptions& o, std::int64_t context) {
   EngineOptions e;
   e.mode = EngineMode(o);
-  e.kv_dtype = o.kv_dtype == "f32" ? DType::kF32 : DType::kBF16;
+  e.kv_dtype = KvDTypeOf(o);
   e.context = context;
   e.prefill_chunk = o.prefill_chunk;
   for (const Drafter drafter : {Drafter::kNone, Drafter::kNgram, Drafter::kMtp}) {
@@ -117,6 +117,13 @@ EngineOptions EngineOptionsOf(const ComputeOptions& o, std::int64_t context) {
   e.huge_pages = HugePagesOf(o);
   return e;
 }
+
+Status CheckContext(std::int64_t ctx, std::int64_t most) {
+  if (ctx <= most) return {};
+  return Error{fmt::format("--ctx: expected at most the model's {} positions, found {}", most, ctx)};
+}
+
+DType KvDTypeOf(const ComputeOptions& options) { return options.kv_dtype == "f32" ? DType::kF32 : DType::kBF16; }
 
 WeightDType WeightsOf(const ComputeOptions& options) {
   if (options.weights == "f32") return WeightDType::kF32;

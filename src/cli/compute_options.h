@@ -49,10 +49,13 @@ void AddTuneTableFlag(CLI::App& command, ComputeOptions* options);
 // Machine flags, the form of the attention, what chooses it, and the prompt's chunks.
 void AddComputeFlags(CLI::App& command, ComputeOptions* options);
 
+// Fails, naming --ctx, on more than the model's positions.
+Status CheckContext(std::int64_t ctx, std::int64_t most);
 // The options as the engine's types. Preconditions: the flags' own checks have passed.
 Mode EngineMode(const ComputeOptions& options);
 // `context`: most tokens of a sequence.
 EngineOptions EngineOptionsOf(const ComputeOptions& options, std::int64_t context);
+DType KvDTypeOf(const ComputeOptions& options);
 WeightDType WeightsOf(const ComputeOptions& options);
 // How that keeps the weights of a model of this config, in a word: "fp8", "bf16" or "f32".
 const char* KeptWeights(const ComputeOptions& options, const contract::ModelConfig& config);

@@ -22,6 +22,7 @@
 #include "mla/tokenizer.h"
 #include "model/model.h"
 #include "sampler/sampler.h"
+#include "text/prompt.h"
 
 namespace mla::cli {
 namespace {
@@ -29,8 +30,7 @@ namespace {
 // The context of a run: as asked, or what the prompt and the output need, as far as the model goes.
 Result<std::int64_t> Context(const RunOptions& o, const ModelInfo& info, std::int64_t prompt) {
   const std::int64_t most = info.max_position_embeddings;
-  if (o.ctx > most)
-    return Error{fmt::format("--ctx: expected at most the model's {} positions, found {}", most, o.ctx)};
+  MLA_RETURN_IF_ERROR(CheckContext(o.ctx, most));
   const std::int64_t context = o.ctx > 0 ? o.ctx : std::min(most, prompt + o.max_tokens);
   const std::int64_t needed = prompt + (o.max_tokens > 0 ? 1 : 0);
   if (needed > context) {
@@ -77,11 +77,7 @@ Request RequestOf(const RunOptions& o, const model::Opened& opened, const Tokeni
   request.max_tokens = o.max_tokens;
   request.sampling = Sampling(o, opened.info.sampling);
   request.prompt_logprobs = o.prompt_logprobs;
-  if (!o.ignore_eos) {
-    request.eos_ids = opened.info.eos_ids;
-    if (request.eos_ids.empty() && tokenizer != nullptr && tokenizer->eos_id())
-      request.eos_ids = {*tokenizer->eos_id()};
-  }
+  if (!o.ignore_eos) request.eos_ids = text::EosIds(opened.info.eos_ids, tokenizer);
   return request;
 }
 

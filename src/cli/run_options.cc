@@ -9,6 +9,7 @@
 #include "cli/flags.h"
 #include "cli/serving_options.h"
 #include "cli/text_input.h"
+#include "text/prompt.h"
 
 namespace mla::cli {
 namespace {
@@ -58,15 +59,11 @@ Result<std::string> PromptText(const RunOptions& o) {
   return o.prompt_file.empty() ? ReadStdin("prompt") : ReadTextFile(o.prompt_file, "prompt");
 }
 
-// No token covers more bytes than the longest: a text past that can be refused before it is cut into tokens, which
-// takes tens of bytes of memory for each of its own.
-Status MayFit(const std::string& text, const Tokenizer& tokenizer, const ModelInfo& model) {
-  std::size_t longest = 1;
-  for (std::int32_t id = 0; id < tokenizer.vocab_size(); ++id)
-    longest = std::max(longest, tokenizer.TokenBytes(id).size());
-  if (text.size() / longest <= static_cast<std::size_t>(model.max_position_embeddings)) return {};
+Status MayFit(const std::string& prompt, const Tokenizer& tokenizer, const ModelInfo& model) {
+  const std::size_t longest = text::LongestToken(tokenizer);
+  if (prompt.size() / longest <= static_cast<std::size_t>(model.max_position_embeddings)) return {};
   return Error{fmt::format("prompt: {} bytes are at least {} tokens, and don't fit the model's {} positions",
-                           text.size(), text.size() / longest, model.max_position_embeddings)};
+                           prompt.size(), prompt.size() / longest, model.max_position_embeddings)};
 }
 
 }  // namespace

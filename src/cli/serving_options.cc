@@ -1,7 +1,6 @@
 #include "cli/serving_options.h"
 
 #include <CLI/CLI.hpp>
-#include <fmt/format.h>
 
 #include "cli/flags.h"
 
@@ -36,9 +35,7 @@ void AddServingFlags(CLI::App& c, ServingOptions* s, ComputeOptions* o) {
 }
 
 Result<EngineOptions> ServingEngineOptions(const ServingOptions& s, const ComputeOptions& o, std::int64_t most) {
-  if (s.ctx > most) {
-    return Error{fmt::format("--ctx: expected at most the model's {} positions, found {}", most, s.ctx)};
-  }
+  MLA_RETURN_IF_ERROR(CheckContext(s.ctx, most));
   EngineOptions e = EngineOptionsOf(o, s.ctx > 0 ? s.ctx : most);
   e.max_sequences = s.max_sequences;
   e.cache_pages = s.cache_pages;

@@ -4,10 +4,11 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
-#include <optional>
 
 #include <fmt/format.h>
 #include <unistd.h>
+
+#include "text/prompt.h"
 
 namespace mla::cli {
 namespace {
@@ -46,17 +47,7 @@ Result<std::string> ReadTextFile(const std::string& path, std::string_view what)
 Result<std::vector<std::int32_t>> EncodeText(const std::string& text, bool special, const Tokenizer& tokenizer,
                                              const ModelInfo& model) {
   const auto added = special ? Tokenizer::AddedTokens::kParse : Tokenizer::AddedTokens::kAsText;
-  MLA_ASSIGN_OR_RETURN(std::vector<std::int32_t> ids, tokenizer.Encode(text, added));
-  for (const std::int32_t id : ids) {
-    if (id < model.vocab_size) continue;
-    return Error{
-        fmt::format("the tokenizer: gives token id {}, and the model's vocabulary has {}", id, model.vocab_size)};
-  }
-  const auto bos = tokenizer.bos_id() ? tokenizer.bos_id() : model.bos_id;
-  // One BOS, never two: a template's text may bring its own.
-  const bool has_bos = bos && !ids.empty() && ids.front() == *bos;
-  if (bos && !has_bos && (tokenizer.add_bos() || ids.empty())) ids.insert(ids.begin(), *bos);
-  return ids;
+  return mla::text::EncodePrompt(tokenizer, text, added, true, model.bos_id, model.vocab_size);
 }
 
 }  // namespace mla::cli

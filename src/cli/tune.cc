@@ -139,7 +139,7 @@ Result<int> Run(const TuneOptions& o, const Log& log) {
   const WeightDType weights = o.weights == "f32" ? WeightDType::kF32 : WeightDType::kBF16;
   std::vector<bench::FormPlan> plans;
   for (const bench::TuneShape& shape : shapes) {
-    plans.push_back(bench::TunePlan(shape, bench::TuneGrid(), EngineOptionsOf(o, 0).kv_dtype, weights));
+    plans.push_back(bench::TunePlan(shape, bench::TuneGrid(), KvDTypeOf(o), weights));
   }
   MLA_RETURN_IF_ERROR(FitsMemory(o, plans, threads));
   MLA_ASSIGN_OR_RETURN(const std::string path, OutputPath(o));

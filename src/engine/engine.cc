@@ -322,7 +322,7 @@ Result<Engine::Completion> Engine::Generate(const Request& request, const TokenS
 
 const EngineStats& Engine::stats() const {
   // Every layer does the same: of the counts, one layer's share is the step's.
-  const AttentionCounters all = impl_->transformer->counters();
+  const AttentionCounters& all = impl_->transformer->counters();
   const std::int64_t layers = impl_->model.info().layers;
   impl_->stats.attention = {all.absorbed_rows / layers,
                             all.mha_rows / layers,

@@ -18,19 +18,6 @@ std::int64_t StepBytes(const contract::ModelConfig& config, const StepLimits& li
   return carver.used();
 }
 
-template <class Op>
-AttentionCounters Combined(const AttentionCounters& a, const AttentionCounters& b, const Op& op) {
-  return {op(a.absorbed_rows, b.absorbed_rows), op(a.mha_rows, b.mha_rows), op(a.mha_one_shot, b.mha_one_shot),
-          op(a.mha_in_pieces, b.mha_in_pieces), op(a.pieces, b.pieces),     op(a.absorbed_seconds, b.absorbed_seconds),
-          op(a.mha_seconds, b.mha_seconds)};
-}
-AttentionCounters Sum(const AttentionCounters& a, const AttentionCounters& b) {
-  return Combined(a, b, [](auto x, auto y) { return x + y; });
-}
-AttentionCounters Difference(const AttentionCounters& a, const AttentionCounters& b) {
-  return Combined(a, b, [](auto x, auto y) { return x - y; });
-}
-
 }  // namespace
 
 MlaAttention::Options AttentionOptions(const contract::ModelConfig& config, const StepLimits& limits,
@@ -159,12 +146,10 @@ const float* Transformer::ForwardMtp(const Batch& batch, std::span<const std::in
             ops::GemmProblem{ws_.mtp_in, 2 * hidden, ws_.x, hidden, rows, mtp.eh_proj});
   const AttentionCounters before = attention_.counters();
   RunLayer(mtp.layer, config_.num_hidden_layers, batch, cache, executor);
-  mtp_counters_ = Sum(mtp_counters_, Difference(attention_.counters(), before));
+  attention_.ResetCounters(before);  // they are of the model's own layers
   NormRows(mtp.norm, rows, executor);
   return ws_.normed;
 }
-
-AttentionCounters Transformer::counters() const { return Difference(attention_.counters(), mtp_counters_); }
 
 void Transformer::Logits(std::span<const std::int32_t> rows, float* logits, Executor& executor) const {
   RunHead(weights_.lm_head, rows, logits, executor);

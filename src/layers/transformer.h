@@ -64,7 +64,7 @@ class Transformer {
   void MtpLogits(std::span<const std::int32_t> rows, float* logits, Executor& executor) const;
 
   // Of the model's own layers.
-  AttentionCounters counters() const;
+  const AttentionCounters& counters() const { return attention_.counters(); }
   const char* kernels() const { return attention_.kernels(); }
   const std::vector<RejectedKernels>& rejected_kernels() const { return attention_.rejected_kernels(); }
   Memory memory() const;
@@ -82,8 +82,7 @@ class Transformer {
   const contract::ModelConfig& config_;
   const weights::ModelWeights& weights_;
   MlaAttention attention_;
-  AttentionCounters mtp_counters_;  // what of attention_'s are not the model's own layers
-  Parts parts_;                     // every part set but `observe`
+  Parts parts_;  // every part set but `observe`
   Buffer buffer_;
   Workspace ws_;
 };

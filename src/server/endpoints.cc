@@ -12,6 +12,7 @@
 #include "server/json_writer.h"
 #include "server/page.h"
 #include "server/server_impl.h"
+#include "text/prompt.h"
 
 namespace mla::server {
 namespace {
@@ -76,21 +77,12 @@ std::optional<ApiError> ServerImpl::Fits(std::size_t tokens, std::string_view fi
                   .code = "context_length_exceeded"};
 }
 
-std::optional<ApiError> ServerImpl::Encode(const std::string& text, bool bos, std::vector<std::int32_t>* out) const {
-  // No token covers more bytes than the longest: what can't fit is refused before it is cut into tokens.
-  if (auto error = Fits(text.size() / longest_token_, "prompt")) return error;
-  auto ids = parts_.tokenizer->Encode(text);
+std::optional<ApiError> ServerImpl::Encode(const std::string& prompt, bool bos, std::vector<std::int32_t>* out) const {
+  if (auto error = Fits(prompt.size() / longest_token_, "prompt")) return error;
+  auto ids = text::EncodePrompt(*parts_.tokenizer, prompt, Tokenizer::AddedTokens::kAsText, bos, parts_.info->bos_id,
+                                parts_.info->vocab_size);
   if (!ids.ok()) return ApiError{.message = ids.error().message, .param = "prompt"};
   *out = std::move(ids).value();
-  for (const std::int32_t id : *out) {
-    if (id < parts_.info->vocab_size) continue;
-    return ApiError{.message = fmt::format("prompt: gives token id {}, and the model's vocabulary has {}", id,
-                                           parts_.info->vocab_size),
-                    .param = "prompt"};
-  }
-  const auto bos_id = parts_.tokenizer->bos_id() ? parts_.tokenizer->bos_id() : parts_.info->bos_id;
-  const bool has_bos = bos_id && !out->empty() && out->front() == *bos_id;
-  if (bos && bos_id && !has_bos && (parts_.tokenizer->add_bos() || out->empty())) out->insert(out->begin(), *bos_id);
   return Fits(out->size(), "prompt");
 }
 

@@ -8,6 +8,7 @@
 
 #include "io/quote.h"
 #include "server/server_impl.h"
+#include "text/prompt.h"
 
 namespace mla::server {
 namespace {
@@ -27,11 +28,8 @@ ServerImpl::ServerImpl(ServerParts parts, ServerOptions options)
     : parts_(std::move(parts)), options_(std::move(options)) {
   const std::int64_t context = parts_.engine->context();
   max_prompt_ = options_.max_prompt > 0 ? std::min(options_.max_prompt, context) : context;
-  for (std::int32_t id = 0; id < parts_.tokenizer->vocab_size(); ++id) {
-    longest_token_ = std::max(longest_token_, parts_.tokenizer->TokenBytes(id).size());
-  }
-  eos_ids_ = parts_.info->eos_ids;
-  if (eos_ids_.empty() && parts_.tokenizer->eos_id()) eos_ids_ = {*parts_.tokenizer->eos_id()};
+  longest_token_ = text::LongestToken(*parts_.tokenizer);
+  eos_ids_ = text::EosIds(parts_.info->eos_ids, parts_.tokenizer);
   memory_ = parts_.engine->memory();
   bytes_per_token_ = parts_.engine->cache_bytes_per_token();
   kernels_ = parts_.engine->kernels();

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <map>
 #include <ostream>
 #include <span>
 #include <string>
@@ -38,20 +37,6 @@ const std::vector<Case> kCases = {{"demo", DType::kBF16},  // an MTP layer, whic
                                   {"odd", DType::kBF16},  // rows with padding, no rope
                                   {"odd", DType::kF32},
                                   {"minicpm3_stretched", DType::kBF16}};  // longrope
-
-Model Make(const std::string& name) {
-  if (name == "experts") return TinyModel(TinyOptions{}, 3);
-  if (name == "odd") return TinyModel(OddOptions(), 4, WeightDType::kBF16);
-  if (name == "demo") return LoadModel(DemoDir(), WeightDType::kBF16);
-  return LoadModel(std::string(MLA_SOURCE_DIR) + "/tests/conformance/data/" + name, WeightDType::kBF16);
-}
-
-const Model& ModelOf(const std::string& name) {
-  static std::map<std::string, Model> models;
-  auto found = models.find(name);
-  if (found == models.end()) found = models.emplace(name, Make(name)).first;
-  return found->second;
-}
 
 EngineOptions OptionsOf(const Case& c, Mode mode) {
   EngineOptions options;

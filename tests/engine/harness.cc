@@ -1,6 +1,7 @@
 #include "engine/harness.h"
 
 #include <bit>
+#include <map>
 #include <span>
 #include <utility>
 
@@ -12,6 +13,14 @@
 namespace mla::testing {
 namespace {
 
+Model Make(const std::string& name) {
+  if (name == "experts") return TinyModel(TinyOptions{}, 3);
+  if (name == "odd") return TinyModel(OddOptions(), 4, WeightDType::kBF16);
+  if (name == "half_split") return TinyModel(HalfSplitOptions(), 5, WeightDType::kBF16);
+  if (name == "demo") return LoadModel(DemoDir(), WeightDType::kBF16);
+  return LoadModel(std::string(MLA_SOURCE_DIR) + "/tests/conformance/data/" + name, WeightDType::kBF16);
+}
+
 void ExpectSameFloats(const std::vector<float>& found, const std::vector<float>& expected, const std::string& what) {
   ASSERT_EQ(found.size(), expected.size()) << what;
   for (std::size_t i = 0; i < found.size(); ++i) {
@@ -21,6 +30,13 @@ void ExpectSameFloats(const std::vector<float>& found, const std::vector<float>&
 }
 
 }  // namespace
+
+const Model& ModelOf(const std::string& name) {
+  static std::map<std::string, Model> models;
+  auto found = models.find(name);
+  if (found == models.end()) found = models.emplace(name, Make(name)).first;
+  return found->second;
+}
 
 Outcome OutcomeOf(const Engine& engine, SequenceId id) {
   const SequenceView view = engine.Get(id);

@@ -11,6 +11,10 @@
 
 namespace mla::testing {
 
+// Models by name, each made once: "experts", "odd" (sizes that are no multiples of anything), "half_split", "demo", or
+// a folder of tests/conformance/data.
+const Model& ModelOf(const std::string& name);
+
 // All that a sequence has given.
 struct Outcome {
   std::vector<std::int32_t> ids;  // output

@@ -34,21 +34,6 @@ const std::vector<Case> kCases = {{"demo", DType::kBF16},
                                   {"minicpm3_stretched", DType::kBF16},
                                   {"deepseek_v2", DType::kF32}};
 
-Model Make(const std::string& name) {
-  if (name == "experts") return TinyModel(TinyOptions{}, 3);
-  if (name == "odd") return TinyModel(OddOptions(), 4, WeightDType::kBF16);
-  if (name == "half_split") return TinyModel(HalfSplitOptions(), 5, WeightDType::kBF16);
-  if (name == "demo") return LoadModel(DemoDir(), WeightDType::kBF16);
-  return LoadModel(std::string(MLA_SOURCE_DIR) + "/tests/conformance/data/" + name, WeightDType::kBF16);
-}
-
-const Model& ModelOf(const std::string& name) {
-  static std::map<std::string, Model> models;
-  auto found = models.find(name);
-  if (found == models.end()) found = models.emplace(name, Make(name)).first;
-  return found->second;
-}
-
 // Prompt and output of odd lengths across several tiles; every prompt row counts, as its log-probabilities are asked
 // for.
 Request RequestOf(const Model& model, std::int64_t prompt, std::int64_t output, std::uint64_t seed) {
