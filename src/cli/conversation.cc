@@ -3,21 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "text/ranges.h"
+
 namespace mla::cli {
-namespace {
-
-// The parts of the ranges in bytes [begin, end), counted from `begin`.
-std::vector<TextRange> Clipped(const std::vector<TextRange>& ranges, std::size_t begin, std::size_t end) {
-  std::vector<TextRange> clipped;
-  for (const TextRange& range : ranges) {
-    const std::size_t first = std::max(range.begin, begin);
-    const std::size_t last = std::min(range.end, end);
-    if (first < last) clipped.push_back({first - begin, last - begin});
-  }
-  return clipped;
-}
-
-}  // namespace
 
 Conversation::Conversation(const ChatTemplate& chat, const Tokenizer& tokenizer, ChatInput settings)
     : chat_(chat), tokenizer_(tokenizer), settings_(std::move(settings)) {}
@@ -63,7 +51,7 @@ std::vector<ChatMessage> Conversation::messages() const {
 
 bool Conversation::Continues(const ChatText& now) const {
   if (seen_ids_.empty() || !now.text.starts_with(seen_.text)) return false;
-  const std::vector<TextRange> before = Clipped(now.trusted, 0, seen_.text.size());
+  const std::vector<TextRange> before = text::Clipped(now.trusted, 0, seen_.text.size());
   return std::equal(before.begin(), before.end(), seen_.trusted.begin(), seen_.trusted.end(),
                     [](const TextRange& a, const TextRange& b) { return a.begin == b.begin && a.end == b.end; });
 }
@@ -77,7 +65,7 @@ Result<std::vector<std::int32_t>> Conversation::Prompt(const std::string& user) 
   MLA_ASSIGN_OR_RETURN(prompt_, chat_.Render(input));
   if (Continues(prompt_)) {
     const std::size_t begin = seen_.text.size();
-    const std::vector<TextRange> trusted = Clipped(prompt_.trusted, begin, prompt_.text.size());
+    const std::vector<TextRange> trusted = text::Clipped(prompt_.trusted, begin, prompt_.text.size());
     MLA_ASSIGN_OR_RETURN(const auto rest, tokenizer_.Encode(std::string_view(prompt_.text).substr(begin), trusted));
     // At a special token a text is cut anyway; elsewhere its beginning may be encoded in another way than its middle.
     if (!rest.empty() && tokenizer_.IsSpecial(rest[0])) {

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "text/ranges.h"
+
 namespace mla::text {
 
 Status Encoder::AsText(std::string_view text) {
@@ -17,21 +19,6 @@ Status Encoder::Parse(std::string_view text) {
   const TextRange whole{0, text.size()};
   return ParseWithin(text, {&whole, 1});
 }
-
-namespace {
-
-// The ranges' parts in text[begin, end), counted from there.
-std::vector<TextRange> Clipped(std::span<const TextRange> ranges, std::size_t begin, std::size_t end) {
-  std::vector<TextRange> clipped;
-  for (const TextRange& range : ranges) {
-    const std::size_t from = std::max(range.begin, begin);
-    const std::size_t to = std::min(range.end, end);
-    if (from < to) clipped.push_back({from - begin, to - begin});
-  }
-  return clipped;
-}
-
-}  // namespace
 
 Status Encoder::ParseWithin(std::string_view text, std::span<const TextRange> ranges) {
   return Tokens(text, ranges, parts_.first_pass, [&](std::string_view part, bool at_start) -> Status {
