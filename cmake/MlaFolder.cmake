@@ -33,10 +33,12 @@ if(MLA_FUZZ)
   target_compile_options(mla_options INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
-# mla_folder(NAME [DEPS folder...] [LIBS target...]): the target mla_NAME, of every .cc file in the current folder.
-# DEPS are the folders that it may include; tests/structure holds the includes to the same list.
+# mla_folder(NAME [UNITY] [DEPS folder...] [LIBS target...]): the target mla_NAME, of every .cc file in the current folder.
+# DEPS are the folders that it may include; tests/structure holds the includes to the same list. UNITY: with MLA_UNITY the
+# files are compiled several at once, since the headers of libraries cost them more than their own lines do; names in their
+# anonymous namespaces must differ. It is for folders of which nothing is hot; files of an instruction set stay alone.
 function(mla_folder name)
-  cmake_parse_arguments(ARG "" "" "DEPS;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "UNITY" "" "DEPS;LIBS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc ${CMAKE_CURRENT_SOURCE_DIR}/*.h)
   if(NOT sources)
     return()
@@ -49,6 +51,12 @@ function(mla_folder name)
       target_link_libraries(mla_${name} PUBLIC mla_${dep})
     endif()
   endforeach()
+  if(ARG_UNITY AND MLA_UNITY)
+    set_target_properties(mla_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      target_compile_options(mla_${name} PRIVATE -Wno-subobject-linkage)  # it takes a file read by another for a header
+    endif()
+  endif()
   set_property(GLOBAL APPEND PROPERTY MLA_FOLDERS ${name})
 endfunction()
 

@@ -11,7 +11,7 @@ namespace {
 // Between copies: each begins at a cache line.
 std::int64_t Stride(const ops::PackedMatrix& w) { return (w.bytes() + 63) / 64 * 64; }
 
-constexpr double kReadSeconds = 8e-3;  // of a measurement of the read rate; one copy at least
+constexpr double kLeastReadSeconds = 8e-3;  // of a measurement of the read rate; one copy at least
 
 }  // namespace
 
@@ -68,7 +68,7 @@ ops::PackedMatrix GemmBench::NextCopy() {
 double GemmBench::ReadRate(Probe& probe) {
   double bytes = 0;
   double seconds = 0;
-  while (seconds < kReadSeconds) {
+  while (seconds < kLeastReadSeconds) {
     const ops::PackedMatrix w = NextCopy();
     seconds += probe.ReadSeconds({w.data, static_cast<std::size_t>(w.bytes())});
     bytes += static_cast<double>(w.bytes());

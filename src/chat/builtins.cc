@@ -15,8 +15,8 @@ const Builtin* FindIn(std::span<const Builtin> table, std::string_view name) {
 }
 
 // Python's own, beyond those that are here: they hide a mapping's keys all the same.
-constexpr std::array<std::string_view, 11> kDictMethods = {"get",    "items", "keys",    "values",     "copy",    "pop",
-                                                           "update", "clear", "popitem", "setdefault", "fromkeys"};
+constexpr std::array<std::string_view, 11> kPythonDictMethods = {
+    "get", "items", "keys", "values", "copy", "pop", "update", "clear", "popitem", "setdefault", "fromkeys"};
 
 Result<Value> ListItem(const Value& value, const Value& key, Heap* heap) {
   const std::vector<Value>& items = value.list().items;
@@ -81,7 +81,8 @@ bool IsMethod(std::string_view name) {
 }
 
 bool IsPythonMethod(Value::Kind of, std::string_view name) {
-  if (of == Value::Kind::kDict) return std::find(kDictMethods.begin(), kDictMethods.end(), name) != kDictMethods.end();
+  if (of == Value::Kind::kDict)
+    return std::find(kPythonDictMethods.begin(), kPythonDictMethods.end(), name) != kPythonDictMethods.end();
   return FindMethod(of, name) != nullptr;
 }
 

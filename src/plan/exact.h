@@ -57,6 +57,9 @@ class Exact {
   bool fits_ = true;
 };
 
+// n / ways rounded up, of n >= 0 and ways > 0: what one of so many holds at most.
+constexpr std::int64_t Ceil(std::int64_t n, std::int64_t ways) { return n / ways + (n % ways != 0 ? 1 : 0); }
+
 }  // namespace mla::plan
 
 #endif  // MLA_PLAN_EXACT_H_

@@ -16,8 +16,6 @@ namespace {
 
 constexpr std::int64_t kMostUsers = std::int64_t{1} << 20;
 
-std::int64_t Ceil(std::int64_t n, std::int64_t ways) { return (n + ways - 1) / ways; }
-
 // Tokens that a sequence may hold: drafts come on top, but no position passes the model's.
 std::int64_t TokensHeld(const Shape& shape, const MemoryOptions& o, std::int64_t context) {
   return std::max(context, std::min(shape.max_positions, context + o.draft_tokens));

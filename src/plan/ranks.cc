@@ -10,8 +10,6 @@
 namespace mla::plan {
 namespace {
 
-std::int64_t Ceil(std::int64_t n, std::int64_t ways) { return (n + ways - 1) / ways; }
-
 Status Divides(const char* flag, std::int64_t ways, const char* what, std::int64_t n) {
   if (n % ways == 0) return {};
   return Error{fmt::format("{}: expected a divisor of {} {}, found {}", flag, n, what, ways)};

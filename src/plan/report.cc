@@ -5,12 +5,11 @@
 
 #include <fmt/format.h>
 
+#include "plan/exact.h"
 #include "plan/weight_bytes.h"
 
 namespace mla::plan {
 namespace {
-
-std::int64_t Ceil(std::int64_t n, std::int64_t ways) { return (n + ways - 1) / ways; }
 
 bool HasLatent(const Shape& shape) {
   return std::any_of(shape.groups.begin(), shape.groups.end(),

@@ -289,14 +289,14 @@ class Connection final : public Exchange, public std::enable_shared_from_this<Co
   bool closed_ = false;
 };
 
-class Server final : public HttpServer {
+class AsioServer final : public HttpServer {
  public:
-  Server(const HttpLimits& limits, Handler handler)
+  AsioServer(const HttpLimits& limits, Handler handler)
       : shared_(limits), acceptor_(shared_.io), retry_(shared_.io), signals_(shared_.io) {
     shared_.handler = std::move(handler);
   }
 
-  ~Server() override {
+  ~AsioServer() override {
     try {
       Code ignored;
       acceptor_.close(ignored);
@@ -421,7 +421,7 @@ void RespondError(Exchange& exchange, const ApiError& error) {
 Result<std::unique_ptr<HttpServer>> HttpServer::Listen(const std::string& host, int port, const HttpLimits& limits,
                                                        Handler handler) {
   try {
-    auto server = std::make_unique<Server>(limits, std::move(handler));
+    auto server = std::make_unique<AsioServer>(limits, std::move(handler));
     MLA_RETURN_IF_ERROR(server->Open(host, port));
     return std::unique_ptr<HttpServer>(std::move(server));
   } catch (const std::exception& e) {

@@ -18,8 +18,8 @@ using contract::ModelConfig;
 using contract::MoeConfig;
 
 constexpr std::int64_t kWindow = 512;
-constexpr std::int64_t kChunk = 128;
-constexpr std::int64_t kLeastTokens = 32;
+constexpr std::int64_t kTextChunk = 128;
+constexpr std::int64_t kLeastTextTokens = 32;
 constexpr double kErrors = 2;  // standard errors that decide
 // Nats a token by which another reading must do better to make this one wrong. On text that a model was not trained on
 // it may prefer a reading that blurs it: the demo does, by 0.008 on its held-out text.
@@ -144,7 +144,7 @@ Status AddWindow(const Subject& subject, std::span<const std::int32_t> ids, Loss
   Pass pass;
   pass.ids = ids;
   pass.forms = {{std::ssize(ids), Form::kMha}};
-  pass.chunk = kChunk;
+  pass.chunk = kTextChunk;
   pass.sink = [&](std::int64_t row, std::span<const float> logits) {
     if (row + 1 < std::ssize(ids)) losses->Add(logits, ids[static_cast<std::size_t>(row + 1)]);
   };
@@ -252,9 +252,9 @@ Status ProveReading(const Subject& subject, std::span<const std::int32_t> ids, c
     return {};
   }
   const std::int64_t window = std::min({kWindow, subject.config.max_position_embeddings, std::ssize(ids)});
-  if (window < kLeastTokens) {
+  if (window < kLeastTextTokens) {
     report->NotRun(7, "reading of the config",
-                   fmt::format("{} tokens of text, and at least {} are needed", window, kLeastTokens));
+                   fmt::format("{} tokens of text, and at least {} are needed", window, kLeastTextTokens));
     return {};
   }
   Contest contest(subject);
