@@ -36,6 +36,7 @@ Result<MachineLimits> MeasureLimits(Probe& probe, const CpuInfo& cpu, std::span<
   MachineLimits limits;
   for (const PeakKind kind : MachinePeaks(cpu)) {
     std::vector<double> rates;
+    rates.reserve(kPeakSamples);
     for (int i = 0; i < kPeakSamples; ++i) rates.push_back(probe.Operations(kind));
     limits.peaks.push_back({kind, Summarise(rates)});
   }

@@ -124,6 +124,7 @@ TunedShape Tune(FormBench* bench, const TuneShape& shape, const TuneGrid& grid, 
 
 std::vector<double> ShareSeconds(std::span<const TuneShape> shapes, const TuneGrid& grid, double seconds) {
   std::vector<double> work;
+  work.reserve(shapes.size());
   for (const TuneShape& shape : shapes) {
     double sum = 0;
     for (const std::int64_t cached : grid.cached) sum += ColumnWork(shape.dims, grid, cached);
@@ -133,6 +134,7 @@ std::vector<double> ShareSeconds(std::span<const TuneShape> shapes, const TuneGr
   const double least = seconds / 20;
   const double rest = std::max(0.0, seconds - least * static_cast<double>(shapes.size()));
   std::vector<double> shares;
+  shares.reserve(work.size());
   for (const double w : work) shares.push_back(least + rest * w / whole);
   return shares;
 }

@@ -1,6 +1,7 @@
 #include "bench/tune_file.h"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <span>
 
@@ -8,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/hash.h"
+#include "bench/random_weights.h"
 #include "contract/fields.h"
 #include "io/file.h"
 #include "io/json.h"
@@ -17,7 +19,7 @@ namespace mla::bench {
 namespace {
 
 constexpr const char* kFormat = "mla-tune";
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kVersion = 2;
 constexpr std::int64_t kMostBytes = std::int64_t{4} << 20;
 constexpr std::int64_t kMostPositions = std::int64_t{1} << 40;
 
@@ -66,6 +68,23 @@ TunedShape TakeShape(Fields* f) {
   return shape;
 }
 
+TunedProducts TakeProducts(Fields* f) {
+  constexpr std::int64_t kMostWidth = std::int64_t{1} << 24;
+  TunedProducts products;
+  products.n = f->Int("n", 1, kMostWidth);
+  products.k = f->Int("k", 1, kMostWidth);
+  products.rows = TakeInts(f, "rows");
+  const std::vector<std::int64_t>& rows = products.rows;
+  if (rows.empty() || rows.front() < 1 || rows.back() > kMostWidth ||
+      std::adjacent_find(rows.begin(), rows.end(), std::greater_equal<>()) != rows.end()) {
+    f->Fail("rows", "ascending numbers from 1 to 2^24", "others");
+  }
+  products.seconds = f->Numbers("seconds", rows.size(), {0, false, 1e9, "seconds above 0"});
+  products.read_bytes = f->Number("read_bytes", {0, false, 1e24, "bytes a second, above 0"});
+  RefuseUnknown(f);
+  return products;
+}
+
 void TakeShapes(Fields* fields, TuneFile* file) {
   const io::JsonValue* shapes = fields->Take("shapes");
   if (shapes == nullptr || shapes->items().empty() || shapes->items().size() > 256) {
@@ -82,6 +101,14 @@ void TakeShapes(Fields* fields, TuneFile* file) {
     }
     file->shapes.push_back(std::move(shape));
   }
+}
+
+nlohmann::ordered_json ProductsJson(const TunedProducts& products) {
+  return {{"n", products.n},
+          {"k", products.k},
+          {"rows", products.rows},
+          {"seconds", products.seconds},
+          {"read_bytes", products.read_bytes}};
 }
 
 nlohmann::ordered_json ShapeJson(const TunedShape& shape) {
@@ -121,6 +148,7 @@ std::string TuneFileText(const TuneFile& file) {
   json["threads"] = file.machine.threads;
   json["kv_dtype"] = file.machine.kv_dtype;
   json["weights"] = file.machine.weights;
+  json["products"] = ProductsJson(file.products);
   json["chunk"] = file.chunk;
   for (const TunedShape& shape : file.shapes) json["shapes"].push_back(ShapeJson(shape));
   return json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
@@ -143,6 +171,13 @@ Result<ReadTable> ParseTuneFile(std::string_view text, std::string_view where) {
   file.machine.threads = static_cast<int>(fields.Int("threads", 1, 4096));
   file.machine.kv_dtype = fields.Word("kv_dtype", {"bf16", "f32"});
   file.machine.weights = fields.Word("weights", {"bf16", "f32"});
+  if (const io::JsonValue* products = fields.Take("products")) {
+    Fields inner = fields.Inner("products", *products);
+    file.products = TakeProducts(&inner);
+    fields.Adopt(inner);
+  } else {
+    fields.Fail("products", "an object", contract::Describe(nullptr));
+  }
   file.chunk = fields.Int("chunk", 1, kMostPositions);
   TakeShapes(&fields, &file);
   RefuseUnknown(&fields);
@@ -154,6 +189,22 @@ Result<ReadTable> ParseTuneFile(std::string_view text, std::string_view where) {
     return Error{fmt::format("{}: {}", where, good.error().message)};
   }
   return read;
+}
+
+plan::Rates RatesOf(const ReadTable& table) {
+  const TunedProducts& p = table.file.products;
+  const double bytes = static_cast<double>(ShapeOf(*FindWeightFormat(table.file.machine.weights), p.n, p.k).bytes());
+  plan::Rates rates;
+  rates.id = table.table.id;
+  for (std::size_t i = 0; i < p.rows.size(); ++i) {
+    const double multiply_adds = static_cast<double>(p.rows[i]) * static_cast<double>(p.n) * static_cast<double>(p.k);
+    rates.measured_products.push_back({multiply_adds / bytes, multiply_adds / p.seconds[i]});
+    rates.products = std::max(rates.products, multiply_adds / p.seconds[i]);
+  }
+  rates.expand = rates.absorb = rates.mha = rates.absorbed = rates.products;
+  rates.read_bytes = p.read_bytes;
+  rates.forms = table.table;
+  return rates;
 }
 
 Result<ReadTable> ReadTuneFile(const std::string& path) {

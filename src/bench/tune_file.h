@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "bench/tune.h"
+#include "bench/tune_products.h"
 #include "mla/attention.h"
 #include "mla/dtypes.h"
 #include "mla/result.h"
+#include "plan/work.h"
 
 namespace mla::bench {
 
@@ -21,12 +23,13 @@ struct TuneMachine {
   std::string build;  // version, commit, compiler
   int threads = 1;
   std::string kv_dtype;  // of cache rows: "bf16" or "f32"
-  std::string weights;   // kv_b_proj: "bf16" or "f32"
+  std::string weights;   // kv_b_proj and the products: "bf16" or "f32"
 };
 
 struct TuneFile {
   std::string name;  // 1 to 64 of letters, digits, '.', '_' and '-'
   TuneMachine machine;
+  TunedProducts products;
   std::int64_t chunk = 512;
   std::vector<TunedShape> shapes;
 };
@@ -45,6 +48,10 @@ struct ReadTable {
 Result<ReadTable> ParseTuneFile(std::string_view text, std::string_view where);
 // Fails also where the file can't be read or is larger than 4 MiB.
 Result<ReadTable> ReadTuneFile(const std::string& path);
+
+// What `mla plan` prices by: the products' rates by the bytes of their weights, the attention by the table. What was
+// not measured (attention of keys and values by head) takes the highest rate of a product, and the rate of reading.
+plan::Rates RatesOf(const ReadTable& table);
 
 }  // namespace mla::bench
 

@@ -141,7 +141,7 @@ class Chat {
     const std::vector<std::int32_t> ids(view.output().begin(), view.output().end() - (ended ? 1 : 0));
     const std::int64_t cached = view.cached_tokens;
     engine_.Release(id);
-    MLA_RETURN_IF_ERROR(drawn);
+    if (!drawn.ok()) return drawn;
     MLA_RETURN_IF_ERROR(streamer.Finish());
     conversation_.AddReply(streamer.text(), ids);
     if (!o_.quiet) {

@@ -214,7 +214,7 @@ std::string PlanHtml(const PlanReports& reports) {
     html += FigureHtml(CrossingChart(*crossed, names[static_cast<std::size_t>(crossed - reports.begin())]));
   }
   if (!reports.front().options.rates) {
-    html += "<p>Charts of time and the roofline need rates: --flops and --read-rate.</p>\n";
+    html += "<p>Charts of time and the roofline need rates: --flops and --read-rate, or --tune-table.</p>\n";
   }
   html += "<h2>Memory</h2>\n";
   for (std::size_t i = 0; i < reports.size(); ++i) html += MemoryTable(reports[i], names[i]);

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/cpu_info.h"
+#include "bench/tune_file.h"
 #include "cli/flags.h"
 
 namespace mla::cli {
@@ -93,18 +94,36 @@ void AddWorkFlags(CLI::App& c, PlanOptions* o) {
   c.add_option("--keys", o->keys, "Positions that they attend to, themselves counted, S; 0: the context")
       ->check(WholeIn(0, std::uint64_t{1} << 31))
       ->capture_default_str();
-  c.add_option("--flops", o->flops, "FLOP a second of one rank, as 1.5T; a multiply-add is two")
-      ->check(Checked(ParseRate));
-  c.add_option("--rate", o->rates,
-               "FLOP a second of a part in place of --flops: products=, expand=, absorb=, mha=, absorbed=")
-      ->check(Checked(ParsePartRate));
-  c.add_option("--read-rate", o->read_rate, "Bytes of memory a second of one rank, as 40G")->check(Checked(ParseRate));
+  auto* flops = c.add_option("--flops", o->flops, "FLOP a second of one rank, as 1.5T; a multiply-add is two")
+                    ->check(Checked(ParseRate));
+  auto* parts =
+      c.add_option("--rate", o->rates,
+                   "FLOP a second of a part in place of --flops: products=, expand=, absorb=, mha=, absorbed=")
+          ->check(Checked(ParsePartRate));
+  auto* read = c.add_option("--read-rate", o->read_rate, "Bytes of memory a second of one rank, as 40G")
+                   ->check(Checked(ParseRate));
+  c.add_option("--tune-table", o->tune_table,
+               "A table of `mla tune`, of any machine: what products and attention took there, in place of rates")
+      ->excludes(flops)
+      ->excludes(parts)
+      ->excludes(read);
 }
 
 Result<std::optional<plan::Rates>> RatesOf(const PlanOptions& o) {
+  plan::Rates rates;
+  if (!o.link.empty()) {
+    MLA_ASSIGN_OR_RETURN(rates.link_bytes, ParseRate(o.link));
+  }
+  if (!o.tune_table.empty()) {
+    Result<bench::ReadTable> table = bench::ReadTuneFile(o.tune_table);
+    if (!table.ok()) return Error{"--tune-table: " + table.error().message};
+    const double link = rates.link_bytes;
+    rates = bench::RatesOf(*table);
+    rates.link_bytes = link;
+    return std::optional<plan::Rates>(rates);
+  }
   if (o.flops.empty() && o.read_rate.empty() && o.rates.empty()) return std::optional<plan::Rates>();
   if (o.flops.empty() || o.read_rate.empty()) return Error{"--flops and --read-rate: expected both, found one"};
-  plan::Rates rates;
   MLA_ASSIGN_OR_RETURN(const double flops, ParseRate(o.flops));
   for (const NamedRate& rate : kRates) rates.*rate.field = flops / 2;
   for (const std::string& text : o.rates) {
@@ -112,9 +131,6 @@ Result<std::optional<plan::Rates>> RatesOf(const PlanOptions& o) {
     rates.*part.field = part.flops / 2;
   }
   MLA_ASSIGN_OR_RETURN(rates.read_bytes, ParseRate(o.read_rate));
-  if (!o.link.empty()) {
-    MLA_ASSIGN_OR_RETURN(rates.link_bytes, ParseRate(o.link));
-  }
   return std::optional<plan::Rates>(rates);
 }
 

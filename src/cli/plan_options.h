@@ -39,6 +39,7 @@ struct PlanOptions {
   std::string flops;
   std::vector<std::string> rates;  // "absorbed=1.2T"
   std::string read_rate;
+  std::string tune_table;
   std::string link;
   bool json = false;
   bool csv = false;

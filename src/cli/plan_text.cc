@@ -129,7 +129,9 @@ void AddCrossings(const Report& r, Text* t) {
 void AddTimes(const Report& r, Text* t) {
   if (!r.times) return;
   const plan::Times& time = *r.times;
-  t->Head("Time at the given rates: each part at the slower of its multiply-adds and its bytes");
+  const plan::Rates& rates = *r.options.rates;
+  t->Head(rates.forms ? fmt::format("Time by table {}: products and attention as they were measured", rates.id)
+                      : "Time at the given rates: each part at the slower of its multiply-adds and its bytes");
   t->Line("first token", fmt::format("{} after a prompt of {} tokens", HumanSeconds(time.first_token()), time.context));
   if (r.forms.size() > 1) {
     t->Line("",
@@ -138,7 +140,7 @@ void AddTimes(const Report& r, Text* t) {
   t->Line("a token",
           fmt::format("{} for each of {} sequences of {} tokens", HumanSeconds(time.token), time.users, time.context));
   t->Line("tokens a second", fmt::format("{:.4g} in all", time.tokens_per_second));
-  if (r.options.memory.ranks.count() > 1 && r.options.rates->link_bytes <= 0) {
+  if (r.options.memory.ranks.count() > 1 && rates.link_bytes <= 0) {
     t->Line("", "without collectives: --link says their rate");
   }
   for (const plan::BatchPoint& b : r.batches) {

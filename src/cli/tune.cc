@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/cpu_info.h"
 #include "bench/tune_file.h"
+#include "bench/tune_products.h"
 #include "cli/app.h"
 #include "cli/command.h"
 #include "cli/flags.h"
@@ -69,12 +70,15 @@ Result<std::vector<bench::TuneShape>> ShapesOf(const TuneOptions& o) {
   return shapes;
 }
 
+const char* WeightsName(const TuneOptions& o) { return o.weights == "f32" ? "f32" : "bf16"; }
+
+// One bench has memory at a time.
 Status FitsMemory(const TuneOptions& o, const std::vector<bench::FormPlan>& plans, int threads) {
   MLA_ASSIGN_OR_RETURN(const std::int64_t limit, MemoryLimit(o));
-  std::int64_t needed = 0;
+  std::int64_t needed = bench::TunedProductsBytes(WeightsName(o), threads);
   for (const bench::FormPlan& plan : plans) needed = std::max(needed, bench::FormBench::PlannedBytes(plan, threads));
   if (needed <= limit) return {};
-  return Error{fmt::format("memory: {} are needed for the largest shape and {} may be used", HumanBytes(needed),
+  return Error{fmt::format("memory: {} are needed for the largest bench and {} may be used", HumanBytes(needed),
                            HumanBytes(limit))};
 }
 
@@ -106,6 +110,13 @@ std::string TuneText(const Tuned& t) {
   text += fmt::format("{:<22}{:>7}{:>8}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}\n", "shape", "passes", "cached", 1,
                       file.chunk, 1, file.chunk, "measured", "analytic");
   for (const bench::TunedShape& shape : file.shapes) text += RatesLine(shape, t.read);
+  text += fmt::format("\n{:<22}", "products, rows:");
+  for (const std::int64_t rows : file.products.rows) text += fmt::format("{:>8}", rows);
+  text += fmt::format("\n{:<22}", "");
+  const plan::Rates rates = bench::RatesOf(t.read);
+  for (const plan::ProductRate& rate : rates.measured_products)
+    text += fmt::format("{:>8.1f}", rate.multiply_adds / 1e9);
+  text += fmt::format("\n{:<22}{:>8.1f} * 10^9 bytes a second\n", "reads", rates.read_bytes / 1e9);
   return text + fmt::format("\n{} in {:.0f} s: {}\n", t.read.table.id, t.seconds, io::Printable(t.path));
 }
 
@@ -119,8 +130,9 @@ std::string TuneJson(const Tuned& t) {
 }
 
 Result<std::vector<bench::TunedShape>> Measure(const TuneOptions& o, const std::vector<bench::TuneShape>& shapes,
-                                               const std::vector<bench::FormPlan>& plans, Isa isa, Executor& pool) {
-  const std::vector<double> shares = bench::ShareSeconds(shapes, bench::TuneGrid(), o.seconds);
+                                               const std::vector<bench::FormPlan>& plans, Isa isa, Executor& pool,
+                                               double seconds) {
+  const std::vector<double> shares = bench::ShareSeconds(shapes, bench::TuneGrid(), seconds);
   ProgressLine progress(!o.quiet, "measuring shape", ProgressLine::Unit::kCount);
   std::vector<bench::TunedShape> tuned;
   for (std::size_t i = 0; i < shapes.size(); ++i) {
@@ -151,7 +163,9 @@ Result<int> Run(const TuneOptions& o, const Log& log) {
   bench::TuneFile file;
   file.name = TableName(o, path);
   file.machine = TuneMachineOf(o, IsaName(isa), pool->workers());
-  MLA_ASSIGN_OR_RETURN(file.shapes, Measure(o, shapes, plans, isa, *pool));
+  const double for_products = std::min(4.0, o.seconds / 8);
+  MLA_ASSIGN_OR_RETURN(file.products, bench::MeasureProducts(WeightsName(o), isa, *pool, for_products));
+  MLA_ASSIGN_OR_RETURN(file.shapes, Measure(o, shapes, plans, isa, *pool, o.seconds - for_products));
   tuned.seconds = Since(begin);
   const std::string text = bench::TuneFileText(file);
   MLA_ASSIGN_OR_RETURN(tuned.read, bench::ParseTuneFile(text, io::Printable(path)));
@@ -184,7 +198,8 @@ void AddFlags(CLI::App& c, TuneOptions* o) {
 }  // namespace
 
 Action AddTune(CLI::App& app, const Log& log) {
-  CLI::App* command = app.add_subcommand("tune", "Measure on this machine what --mode auto chooses the form by");
+  CLI::App* command = app.add_subcommand(
+      "tune", "Measure on this machine what --mode auto chooses the form by, and what plans tell the time by");
   auto options = std::make_shared<TuneOptions>();
   AddFlags(*command, options.get());
   return [options, log] { return Run(*options, log); };

@@ -13,10 +13,11 @@ Exact Whole(double count) { return count < 0x1p53 ? Exact(static_cast<std::int64
 // Collects parts, and remembers whether every number fitted.
 class Parts {
  public:
-  void Add(const char* name, RateKind kind, std::int64_t layers, Exact multiply_adds, Exact weights, Exact cache) {
+  void Add(const char* name, RateKind kind, std::int64_t layers, Exact multiply_adds, Exact weights, Exact cache,
+           std::optional<PartWork::Latent> latent = {}) {
     fits_ = fits_ && multiply_adds.fits() && weights.fits() && cache.fits();
     if (!fits_ || layers == 0) return;
-    parts_.push_back({name, kind, layers, multiply_adds.value(), weights.value(), cache.value()});
+    parts_.push_back({name, kind, layers, multiply_adds.value(), weights.value(), cache.value(), latent});
   }
   Result<std::vector<PartWork>> Take() && {
     if (!fits_) return Error{"work: expected multiply-adds and bytes of a step below 2^63, found more"};
@@ -43,7 +44,8 @@ void AddLatent(const LayerGroup& g, const Step& step, Form form, const Kept& kep
   parts->Add(mha ? "expand (kv_b)" : "absorb (kv_b)", mha ? RateKind::kExpand : RateKind::kAbsorb, g.layers, projected,
              Whole(unit.projection) * kept.wide_bytes * g.layers, 0);
   parts->Add("attention", mha ? RateKind::kMha : RateKind::kAbsorbed, g.layers,
-             Whole(unit.attention) * Pairs(step.rows, step.keys, g.window) * times, 0, CacheTraffic(g, step, kept));
+             Whole(unit.attention) * Pairs(step.rows, step.keys, g.window) * times, 0, CacheTraffic(g, step, kept),
+             PartWork::Latent{g.latent, form, step});
 }
 
 void AddHeads(const LayerGroup& g, const Step& step, const Kept& kept, Parts* parts) {
@@ -167,8 +169,42 @@ double RateOf(RateKind kind, const Rates& rates) {
   return rates.products;
 }
 
+// Of products of which each byte of weights meets so many multiply-adds.
+double RateOfProducts(const std::vector<ProductRate>& measured, double intensity) {
+  if (intensity <= measured.front().intensity) {
+    return measured.front().multiply_adds * intensity / measured.front().intensity;
+  }
+  for (std::size_t i = 1; i < measured.size(); ++i) {
+    const ProductRate& low = measured[i - 1];
+    const ProductRate& high = measured[i];
+    if (intensity > high.intensity) continue;
+    const double at = std::log(intensity / low.intensity) / std::log(high.intensity / low.intensity);
+    return low.multiply_adds * std::pow(high.multiply_adds / low.multiply_adds, at);
+  }
+  return measured.back().multiply_adds;
+}
+
+double SecondsOfPart(const PartWork& part, const Rates& rates) {
+  const auto multiply_adds = static_cast<double>(part.multiply_adds);
+  if (rates.forms && (part.kind == RateKind::kExpand || part.kind == RateKind::kAbsorb)) return 0;  // in attention's
+  if (rates.forms && part.latent) {
+    const Step& s = part.latent->step;
+    return FormCost(*rates.forms, part.latent->form, part.latent->dims, s.keys - s.rows, s.rows) *
+           static_cast<double>(part.layers * s.sequences);
+  }
+  if (part.kind == RateKind::kProducts && !rates.measured_products.empty() && part.weight_bytes > 0 &&
+      part.multiply_adds > 0) {
+    return multiply_adds /
+           RateOfProducts(rates.measured_products, multiply_adds / static_cast<double>(part.weight_bytes));
+  }
+  return std::max(multiply_adds / RateOf(part.kind, rates), static_cast<double>(part.bytes()) / rates.read_bytes);
+}
+
 // Whether `rows` new ones after `cached` cost less expanded.
 bool ExpandingPays(const MlaDims& dims, std::int64_t cached, std::int64_t rows, const Rates& r) {
+  if (r.forms) {
+    return FormCost(*r.forms, Form::kMha, dims, cached, rows) < FormCost(*r.forms, Form::kAbsorbed, dims, cached, rows);
+  }
   const FormWork mha = WorkOf(Form::kMha, dims, rows, cached + rows);
   const FormWork absorbed = WorkOf(Form::kAbsorbed, dims, rows, cached + rows);
   return mha.projection / r.expand + mha.attention / r.mha <
@@ -179,10 +215,7 @@ bool ExpandingPays(const MlaDims& dims, std::int64_t cached, std::int64_t rows, 
 
 double SecondsOf(const std::vector<PartWork>& parts, const Rates& rates) {
   double seconds = 0;
-  for (const PartWork& part : parts) {
-    seconds += std::max(static_cast<double>(part.multiply_adds) / RateOf(part.kind, rates),
-                        static_cast<double>(part.bytes()) / rates.read_bytes);
-  }
+  for (const PartWork& part : parts) seconds += SecondsOfPart(part, rates);
   return seconds;
 }
 
@@ -203,12 +236,14 @@ std::optional<double> CrossingConstant(const MlaDims& dims) {
 double ClosedCrossing(double a, double keys) { return a * keys / (keys + a); }
 
 std::optional<std::int64_t> CausalCrossing(const MlaDims& dims, std::int64_t cached, const Rates* rates) {
-  const Rates kEqual = {.id = "", .products = 1, .expand = 1, .absorb = 1, .mha = 1, .absorbed = 1};
-  const Rates& r = rates == nullptr ? kEqual : *rates;
-  constexpr std::int64_t kMost = std::int64_t{1} << 24;
-  if (!ExpandingPays(dims, cached, kMost, r)) return std::nullopt;
+  Rates equal;
+  equal.products = equal.expand = equal.absorb = equal.mha = equal.absorbed = 1;
+  const Rates& r = rates == nullptr ? equal : *rates;
+  // A table prices rows chunk by chunk, and was measured for one.
+  const std::int64_t most = r.forms ? r.forms->chunk : std::int64_t{1} << 24;
+  if (!ExpandingPays(dims, cached, most, r)) return std::nullopt;
   std::int64_t low = 0;  // does not pay, or is no step
-  std::int64_t high = kMost;
+  std::int64_t high = most;
   while (high - low > 1) {
     const std::int64_t middle = low + (high - low) / 2;
     (ExpandingPays(dims, cached, middle, r) ? high : low) = middle;

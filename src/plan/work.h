@@ -17,9 +17,21 @@
 
 namespace mla::plan {
 
+// A measured product of weights that come from memory: how many multiply-adds each byte of them met, and what the
+// machine then did in a second.
+struct ProductRate {
+  double intensity = 0;      // multiply-adds a byte
+  double multiply_adds = 0;  // a second
+};
+
 // What a machine (or one rank's share of it) does in a second. All positive but link_bytes, which may be 0: unknown.
 struct Rates {
   std::string id = "flags";
+  // Measured, by ascending intensity: between two points a power law, beyond the first the same bytes a second, beyond
+  // the last the same multiply-adds. Where there are any, `products` and `read_bytes` don't price weights' products.
+  std::vector<ProductRate> measured_products;
+  // Measured seconds of latents' attention, kv_b's products included; they take the place of the next four rates.
+  std::optional<FormTable> forms;
   double products = 0;    // multiply-adds of weights with rows
   double expand = 0;      // of latents to keys and values
   double absorb = 0;      // of queries and outputs through kv_b
@@ -42,6 +54,13 @@ struct PartWork {
   std::int64_t multiply_adds = 0;
   std::int64_t weight_bytes = 0;
   std::int64_t cache_bytes = 0;
+  // Of latents' attention: what a form table is asked for.
+  struct Latent {
+    MlaDims dims;
+    Form form = Form::kAbsorbed;
+    Step step;
+  };
+  std::optional<Latent> latent = {};
 
   std::int64_t bytes() const { return weight_bytes + cache_bytes; }
 };
@@ -64,7 +83,8 @@ Exact Pairs(std::int64_t rows, std::int64_t keys, std::int64_t window);
 // leaves 63 bits.
 Result<std::vector<PartWork>> WorkOfStep(const Shape& shape, const Step& step, Form form, const Kept& kept);
 
-// Seconds: each part at the slower of its multiply-adds' rate and its bytes', one part after another.
+// Seconds: each part at the slower of its multiply-adds' rate and its bytes', one part after another; or as measured. A
+// form table times one sequence: several take so many times as long, though they share kv_b's bytes.
 double SecondsOf(const std::vector<PartWork>& parts, const Rates& rates);
 // Of what a rank sends; 0 where the link's rate is unknown.
 double SecondsOf(const std::vector<Collective>& collectives, const Rates& rates);

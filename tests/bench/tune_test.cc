@@ -25,6 +25,7 @@ TuneFile File() {
   TuneFile file;
   file.name = "my-table_1.0";
   file.machine = {"A processor", "avx2", "0.1.0 abc", 3, "bf16", "f32"};
+  file.products = {64, 96, {1, 8, 512}, {1e-6, 2e-6, 1.0 / 3}, 12.5e9};
   file.chunk = 256;
   TunedShape shape;
   shape.name = "a shape";
@@ -45,6 +46,11 @@ TEST(TuneFile, ComesBackAsItWasWritten) {
   EXPECT_EQ(read.file.machine.build, "0.1.0 abc");
   EXPECT_EQ(read.file.machine.threads, 3);
   EXPECT_EQ(read.file.machine.weights, "f32");
+  EXPECT_EQ(read.file.products.n, 64);
+  EXPECT_EQ(read.file.products.k, 96);
+  EXPECT_EQ(read.file.products.rows, file.products.rows);
+  EXPECT_EQ(read.file.products.seconds, file.products.seconds);
+  EXPECT_EQ(read.file.products.read_bytes, 12.5e9);
   EXPECT_EQ(read.table.chunk, 256);
   ASSERT_EQ(read.table.measured.size(), 2U);
   for (std::size_t i = 0; i < 2; ++i) {
@@ -86,13 +92,19 @@ TEST(TuneFile, SaysWhatIsWrong) {
     const auto read = ParseTuneFile(text, "here");
     return read.ok() ? std::string() : read.error().message;
   };
-  EXPECT_EQ(fault("\"version\": 1", "\"version\": 2"), "here: version: expected a whole number from 1 to 1, found 2");
+  EXPECT_EQ(fault("\"version\": 2", "\"version\": 1"), "here: version: expected a whole number from 2 to 2, found 1");
   EXPECT_NE(fault("mla-tune", "other").find("here: format: expected "), std::string::npos);
   EXPECT_EQ(fault("my-table_1.0", "a b"),
             "here: name: expected 1 to 64 letters, digits, '.', '_' or '-', found \"a b\"");
   EXPECT_EQ(fault("\"chunk\"", "\"junk\""),
             "here: chunk: expected a whole number from 1 to 1099511627776, found nothing");
   EXPECT_EQ(fault("\"chunk\"", "\"more\": 1, \"chunk\""), "here: more: expected no such field, found one");
+  EXPECT_EQ(fault("\"products\"", "\"produce\""), "here: products: expected an object, found nothing");
+  EXPECT_EQ(fault("12500000000.0", "0"), "here: products.read_bytes: expected bytes a second, above 0, found 0");
+  EXPECT_EQ(fault("   512\n", "   8\n"),
+            "here: products.rows: expected ascending numbers from 1 to 2^24, found others");
+  EXPECT_NE(fault("   512\n", "   512,\n   513\n").find("here: products.seconds"), std::string::npos);
+  EXPECT_EQ(fault("\"n\": 64", "\"n\": 64, \"m\": 1"), "here: products.m: expected no such field, found one");
   EXPECT_NE(fault("\"threads\": 3", "\"threads\": -3").find("here: threads: "), std::string::npos);
   EXPECT_NE(fault("\"kv_lora_rank\": 18", "\"kv_lora_rank\": 0").find("here: shapes[0].kv_lora_rank: "),
             std::string::npos);
@@ -101,6 +113,23 @@ TEST(TuneFile, SaysWhatIsWrong) {
   EXPECT_NE(fault("1e-07", "-1").find("here: shapes[0].mha_seconds"), std::string::npos);
   EXPECT_NE(fault("    8\n", "    8,\n    9\n").find("here: shapes[0].mha_seconds"), std::string::npos);
   EXPECT_NE(fault("    100,", "    400,").find("here: cached: expected ascending"), std::string::npos);
+}
+
+TEST(TuneFile, RatesAreWhatItsProductsTook) {
+  TuneFile file = File();
+  file.machine.weights = "bf16";
+  const ReadTable read = Need(ParseTuneFile(TuneFileText(file), "here"));
+  const plan::Rates rates = RatesOf(read);
+  EXPECT_EQ(rates.id, read.table.id);
+  ASSERT_EQ(rates.measured_products.size(), 3U);
+  // A bf16 weight is two bytes, and 64 of its lanes need no padding.
+  EXPECT_DOUBLE_EQ(rates.measured_products[1].intensity, 4);
+  EXPECT_DOUBLE_EQ(rates.measured_products[1].multiply_adds, 8.0 * 64 * 96 / 2e-6);
+  EXPECT_DOUBLE_EQ(rates.products, 8.0 * 64 * 96 / 2e-6);
+  EXPECT_EQ(rates.mha, rates.products);
+  EXPECT_EQ(rates.read_bytes, 12.5e9);
+  ASSERT_TRUE(rates.forms.has_value());
+  EXPECT_EQ(rates.forms->measured.size(), 2U);
 }
 
 TEST(TuneShapes, TheDemosDimsAreTheDemos) {

@@ -10,3 +10,4 @@ target_link_options(engine_memory_test PRIVATE -Wl,--wrap=mmap -Wl,--wrap=munmap
 mla_test(engine large_checkpoint LABELS slow)
 mla_test(engine mtp SOURCES ${harness})
 mla_test(engine scheduler UP_TO engine LABELS threads SOURCES ${harness})
+mla_test(engine soak UP_TO engine SOURCES ${harness})

@@ -140,6 +140,59 @@ TEST(Crossing, InSecondsFollowsTheRates) {
   EXPECT_FALSE(plan::CausalCrossing(dims, 4096, &rates));
 }
 
+// A table of one shape whose seconds are the sums of its rows and cached positions.
+FormTable SumsTable(const MlaDims& dims) {
+  FormTable table;
+  MeasuredForms m{dims, {1, 512}, {0, 8192}, {}, {}};
+  for (const std::int64_t rows : m.rows) {
+    for (const std::int64_t cached : m.cached) {
+      m.mha_seconds.push_back(1e-3 * static_cast<double>(rows + cached + 100));
+      m.absorbed_seconds.push_back(1e-3 * static_cast<double>(2 * rows + cached));
+    }
+  }
+  table.measured.push_back(m);
+  return table;
+}
+
+TEST(Crossing, InSecondsFollowsATable) {
+  const MlaDims dims = ShapeAt(LatentConfig("deepseek-v3")).groups[0].latent;
+  plan::Rates rates;
+  rates.forms = SumsTable(dims);
+  EXPECT_EQ(plan::CausalCrossing(dims, 4096, &rates), 101);  // rows + 100 < 2 rows
+}
+
+TEST(Seconds, OfAttentionAreTheTables) {
+  const plan::Shape shape = ShapeAt(LatentConfig("deepseek-v3"));
+  plan::Rates rates;
+  rates.products = 1e30;
+  rates.read_bytes = 1e30;
+  rates.forms = SumsTable(shape.groups[0].latent);
+  for (const Form form : {Form::kMha, Form::kAbsorbed}) {
+    // The work of other parts takes no time; three sequences of 61 layers do.
+    const auto parts = Need(plan::WorkOfStep(shape, {64, 1088, 3}, form, Bf16()));
+    EXPECT_NEAR(plan::SecondsOf(parts, rates), 3 * 61 * (form == Form::kMha ? 1.188 : 1.152), 1e-6);
+  }
+}
+
+TEST(Seconds, OfProductsFollowWhatWasMeasured) {
+  plan::Rates rates;
+  rates.read_bytes = 1;  // not asked
+  rates.products = 1;
+  rates.measured_products = {{0.5, 1e9}, {8, 16e9}, {32, 32e9}};
+  plan::PartWork part;
+  part.layers = 1;
+  const auto rate = [&](std::int64_t multiply_adds, std::int64_t bytes) {
+    part.multiply_adds = multiply_adds;
+    part.weight_bytes = bytes;
+    return static_cast<double>(multiply_adds) / plan::SecondsOf({part}, rates);
+  };
+  EXPECT_NEAR(rate(1000, 2000), 1e9, 1);                      // the first point
+  EXPECT_NEAR(rate(1000, 4000), 0.5e9, 1);                    // below: the same bytes a second
+  EXPECT_NEAR(rate(16000, 2000), 16e9, 10);                   // a point
+  EXPECT_NEAR(rate(16000, 1000), 16e9 * std::sqrt(2.0), 10);  // the middle of an octave pair, by a power law
+  EXPECT_NEAR(rate(64000, 1000), 32e9, 10);                   // beyond the last
+}
+
 plan::Report ReportAt(const std::string& path, plan::ReportOptions options) {
   options.memory.row = Row("bf16");
   return Need(plan::MakeReport(SubjectOf(path), options));
