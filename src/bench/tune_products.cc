@@ -1,6 +1,7 @@
 #include "bench/tune_products.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "base/check.h"
@@ -12,6 +13,7 @@
 namespace mla::bench {
 namespace {
 
+constexpr int kPasses = 3;  // over all rows, so that a moment's load meets one sample of each
 constexpr std::int64_t kStreamedBytes = std::int64_t{256} << 20;
 
 GemmPlan PlanOf(std::string_view weights, double seconds) {
@@ -40,13 +42,19 @@ Result<TunedProducts> MeasureProducts(std::string_view weights, Isa isa, Executo
   tuned.k = plan.shape.k;
   tuned.rows = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512};
   Repeats repeats;
-  repeats.seconds = seconds / static_cast<double>(tuned.rows.size());
+  repeats.seconds = seconds / kPasses / static_cast<double>(tuned.rows.size());
+  tuned.seconds.assign(tuned.rows.size(), std::numeric_limits<double>::infinity());
   std::vector<double> reads;
-  for (const std::int64_t rows : tuned.rows) {
-    const CaseResult result = bench.Run(probe, isa, rows, repeats);
-    tuned.seconds.push_back(result.measured.seconds.p10);
-    reads.push_back(result.measured.rates.read);
+  for (int pass = 0; pass < kPasses; ++pass) {
+    for (std::size_t i = 0; i < tuned.rows.size(); ++i) {
+      const Measured measured = bench.Run(probe, isa, tuned.rows[i], repeats).measured;
+      tuned.seconds[i] = std::min(tuned.seconds[i], measured.seconds.p10);
+      reads.push_back(measured.rates.read);
+    }
   }
+  // More rows take no less time.
+  for (std::size_t i = tuned.rows.size() - 1; i-- > 0;)
+    tuned.seconds[i] = std::min(tuned.seconds[i], tuned.seconds[i + 1]);
   tuned.read_bytes = Quantile(reads, 0.9);
   return tuned;
 }

@@ -17,7 +17,7 @@ struct TunedProducts {
   std::int64_t n = 0;  // y [rows, n] = x [rows, k] W^T
   std::int64_t k = 0;
   std::vector<std::int64_t> rows;  // ascending
-  std::vector<double> seconds;     // of one product, tenth percentiles
+  std::vector<double> seconds;     // of one product: the least of three passes' tenth percentiles
   double read_bytes = 0;           // a second, of the same weights without a product
 };
 
@@ -25,8 +25,8 @@ struct TunedProducts {
 std::int64_t TunedProductsBytes(std::string_view weights, int workers);
 
 // Products of a matrix [4096, 2048] in that format ("bf16" or "f32") with 1 to 512 rows, over copies of it that are 256
-// MiB together; fewer where `seconds` is below 1, which copying would outlast. Takes about `seconds` besides. Fails where memory can't be had. Precondition: the
-// machine has `isa`.
+// MiB together; fewer where `seconds` is below 1, which copying would outlast. Takes about `seconds` besides. Fails
+// where memory can't be had. Precondition: the machine has `isa`.
 Result<TunedProducts> MeasureProducts(std::string_view weights, Isa isa, Executor& executor, double seconds);
 
 }  // namespace mla::bench

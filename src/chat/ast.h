@@ -47,6 +47,8 @@ struct Expr {
     kItem,        // parts[0][parts[1]]
     kSlice,       // parts[0][parts[1]:parts[2]:parts[3]]; null where one is not written
     kCall,        // name(arguments): a macro's, or else builtin's
+    kCaller,      // whether a call block calls this macro
+    kCallerCall,  // caller(arguments): the body of that block
     kMethodCall,  // parts[0].name(arguments)
     kFilter,      // parts[0] | builtin(arguments); parts[0] is null in a filter block
     kTest,        // parts[0] is builtin(arguments)
@@ -94,6 +96,7 @@ struct Stmt {
     kSet,          // target = expr
     kSetBlock,     // target = body, through the filters of expr
     kMacro,        // macro
+    kCallBlock,    // expr, a kCall or kCallerCall, for which macro is the caller
     kFilterBlock,  // body through the filters of expr
     kWith,         // targets = exprs: body
     kGeneration,   // body
@@ -119,6 +122,7 @@ struct Macro {
   std::vector<std::pair<std::string, NameId>> parameters;
   std::vector<ExprPtr> defaults;  // of the last parameters
   Body body;
+  bool names_caller = false;
 };
 
 struct Template {

@@ -31,6 +31,8 @@ Result<Value> Renderer::EvalHere(const Expr& expr) {
     case Expr::Kind::kItem: return EvalMember(expr);
     case Expr::Kind::kSlice: return EvalSlice(expr);
     case Expr::Kind::kCall: return EvalCall(expr);
+    case Expr::Kind::kCaller: return caller_ != nullptr ? Value::Function() : Value::Undefined(heap_, "caller");
+    case Expr::Kind::kCallerCall: return EvalCallerCall(expr);
     case Expr::Kind::kMethodCall: return EvalMethodCall(expr);
     case Expr::Kind::kFilter:
     case Expr::Kind::kTest: {
@@ -172,7 +174,7 @@ Result<Arguments> Renderer::EvalArguments(const Expr& call) {
   return arguments;
 }
 
-Result<Value> Renderer::EvalCall(const Expr& expr) {
+Result<Value> Renderer::EvalCall(const Expr& expr, const Caller* caller) {
   const Value* found = Find(expr.id);
   if (found != nullptr && found->kind() != Value::Kind::kMacro)
     return Error{fmt::format("'{}' is {}, and can't be called", io::Printable(expr.name, 40), KindName(*found))};
@@ -180,8 +182,23 @@ Result<Value> Renderer::EvalCall(const Expr& expr) {
     return Error{fmt::format("'{}' is undefined, and can't be called", io::Printable(expr.name, 40))};
   const Macro* macro = found == nullptr ? nullptr : found->macro();  // arguments may add variables
   MLA_ASSIGN_OR_RETURN(const Arguments arguments, EvalArguments(expr));
-  if (macro != nullptr) return CallMacro(*macro, arguments);
+  if (macro != nullptr) return CallMacro(*macro, arguments, caller);
+  if (caller != nullptr)
+    return Error{fmt::format("'{}' has no use for a call block's body", io::Printable(expr.name, 40))};
   return chat::Run(*expr.builtin, environment_, Value(), arguments);
+}
+
+Result<Value> Renderer::EvalCallerCall(const Expr& expr, const Caller* caller) {
+  if (caller_ == nullptr) return Error{"no call block calls this macro: 'caller' is undefined"};
+  const Caller& called = *caller_;
+  MLA_ASSIGN_OR_RETURN(const Arguments arguments, EvalArguments(expr));
+  return CallCaller(called, arguments, caller);
+}
+
+Result<Value> Renderer::EvalCallBlock(const Stmt& stmt) {
+  const Caller caller{*stmt.macro, {visible_, slots_.size(), seen_}, loops_.empty() ? nullptr : loops_.back()};
+  if (stmt.expr->kind == Expr::Kind::kCallerCall) return EvalCallerCall(*stmt.expr, &caller);
+  return EvalCall(*stmt.expr, &caller);
 }
 
 Result<Value> Renderer::EvalMethodCall(const Expr& expr) {

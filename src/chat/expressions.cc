@@ -335,7 +335,12 @@ Result<ExprPtr> ExpressionParser::NameOrConstant() {
     if (item) MLA_RETURN_IF_ERROR(Expect("]"));
     return LoopMemberOf(member);
   }
-  if (in_macro && (name == "varargs" || name == "kwargs" || name == "caller"))
+  if (in_macro && name == "caller") {
+    caller_named = true;
+    expr->kind = Expr::Kind::kCaller;
+    return expr;
+  }
+  if (in_macro && (name == "varargs" || name == "kwargs"))
     return FailAt(expr->line, fmt::format("'{}' of a macro is not supported", name));
   expr->id = Intern(name);
   return expr;

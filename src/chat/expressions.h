@@ -48,7 +48,8 @@ class ExpressionParser {
 
   // How many loops are open: `loop` means something inside one.
   int loops = 0;
-  bool in_macro = false;
+  bool in_macro = false;      // or in a call block's body, which is one too
+  bool caller_named = false;  // in it
   // Macros by name, and calls of names that are no function: each must be a macro in the end.
   std::set<std::string> macros;
   std::vector<std::pair<std::string, int>> called;

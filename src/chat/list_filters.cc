@@ -117,6 +117,7 @@ Arguments Behind(const Arguments& arguments, std::size_t count) {
 }
 
 Result<Value> Map(Call& call) {
+  if (!IsTrue(call.subject)) return Value::List(call.heap, ListFlavor::kGenerator, {});  // none and 0 too
   MLA_ASSIGN_OR_RETURN(const Value items, Iterate(call.subject, call.heap));
   const Value* attribute = Named(call.all, "attribute");
   const Builtin* filter = nullptr;
@@ -142,6 +143,7 @@ Result<Value> Map(Call& call) {
 // select, reject, and the same by an attribute: the items of which the test, or the truth, is `wanted`.
 template <bool by_attribute, bool wanted>
 Result<Value> Select(Call& call) {
+  if (!IsTrue(call.subject)) return Value::List(call.heap, ListFlavor::kGenerator, {});  // none and 0 too
   MLA_ASSIGN_OR_RETURN(const Value items, Iterate(call.subject, call.heap));
   constexpr std::size_t kBefore = by_attribute ? 1 : 0;
   if (call.all.positional.size() < kBefore) return Error{"expected an attribute's name"};

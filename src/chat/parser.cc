@@ -101,6 +101,7 @@ class StatementParser {
     if (tag.text == "for") return For();
     if (tag.text == "set") return Set();
     if (tag.text == "macro") return MacroDefinition();
+    if (tag.text == "call") return CallBlock();
     if (tag.text == "filter") return FilterBlock();
     if (tag.text == "with") return With();
     if (tag.text == "generation") return Generation();
@@ -149,6 +150,7 @@ class StatementParser {
       }
       const std::string name = in_.Take().text;
       if (name == "loop" && in_.loops > 0) return in_.Fail("'loop' can't be assigned to inside a loop");
+      if (name == "caller" && in_.in_macro) return in_.Fail("'caller' can't be assigned to inside a macro");
       target.ids.push_back(in_.Intern(name));
       if (!in_.SkipOperator(",")) break;
       target.is_tuple = true;
@@ -220,10 +222,20 @@ class StatementParser {
     macro->name = in_.Take().text;
     macro->id = in_.Intern(macro->name);
     in_.macros.insert(macro->name);
+    MLA_RETURN_IF_ERROR(Signature(macro.get()));
+    MLA_RETURN_IF_ERROR(MacroBody("endmacro", macro.get()));
+    in_.SkipName(macro->name);
+    stmt.macro = std::move(macro);
+    return stmt;
+  }
+
+  // Parameters in brackets.
+  Status Signature(Macro* macro) {
     MLA_RETURN_IF_ERROR(in_.Expect("("));
     while (!in_.IsOperator(")")) {
       if (in_.now().kind != Token::Kind::kName) return in_.Fail("expected a parameter's name");
       std::string name = in_.Take().text;
+      if (name == "caller") return in_.Fail("a parameter named 'caller' is not supported");
       const NameId id = in_.Intern(name);
       macro->parameters.emplace_back(std::move(name), id);
       if (in_.SkipOperator("=")) {
@@ -234,12 +246,30 @@ class StatementParser {
       }
       if (!in_.SkipOperator(",")) break;
     }
-    MLA_RETURN_IF_ERROR(in_.Expect(")"));
-    in_.in_macro = true;
-    MLA_ASSIGN_OR_RETURN(macro->body, InnerBlock("endmacro"));
-    in_.in_macro = false;
-    in_.SkipName(macro->name);
-    stmt.macro = std::move(macro);
+    return in_.Expect(")");
+  }
+
+  // A body in which `caller` is what a call block gives; a macro's names it too where a call block's inside it does.
+  Status MacroBody(std::string_view end, Macro* macro) {
+    const bool in_macro = std::exchange(in_.in_macro, true);
+    const bool named = std::exchange(in_.caller_named, false);
+    MLA_ASSIGN_OR_RETURN(macro->body, InnerBlock(end));
+    macro->names_caller = in_.caller_named;
+    in_.caller_named = in_.caller_named || named;
+    in_.in_macro = in_macro;
+    return {};
+  }
+
+  Result<Stmt> CallBlock() {
+    Stmt stmt = New(Stmt::Kind::kCallBlock);
+    auto body = std::make_unique<Macro>();
+    body->name = "caller";
+    if (in_.IsOperator("(")) MLA_RETURN_IF_ERROR(Signature(body.get()));
+    MLA_ASSIGN_OR_RETURN(stmt.expr, in_.Expression());
+    if (stmt.expr->kind != Expr::Kind::kCall && stmt.expr->kind != Expr::Kind::kCallerCall)
+      return in_.Fail("expected a macro's call");
+    MLA_RETURN_IF_ERROR(MacroBody("endcall", body.get()));
+    stmt.macro = std::move(body);
     return stmt;
   }
 
@@ -255,6 +285,7 @@ class StatementParser {
     while (in_.now().kind != Token::Kind::kBlockEnd) {
       Target target;
       if (in_.now().kind != Token::Kind::kName) return in_.Fail("expected a variable's name");
+      if (in_.IsName("caller") && in_.in_macro) return in_.Fail("'caller' can't be assigned to inside a macro");
       target.ids.push_back(in_.Intern(in_.Take().text));
       MLA_RETURN_IF_ERROR(in_.Expect("="));
       MLA_ASSIGN_OR_RETURN(ExprPtr value, in_.Expression());
@@ -270,7 +301,10 @@ class StatementParser {
 
   Result<Stmt> Generation() {
     Stmt stmt = New(Stmt::Kind::kGeneration);
+    const bool named = std::exchange(in_.caller_named, false);
     MLA_ASSIGN_OR_RETURN(stmt.body, InnerBlock("endgeneration"));
+    if (in_.caller_named) return in_.Fail("'caller' in a generation block is not supported");  // it has one of its own
+    in_.caller_named = named;
     return stmt;
   }
 

@@ -75,6 +75,9 @@ Result<ExprPtr> ExpressionParser::CallOf(ExprPtr callee) {
     call->builtin = FindFunction(call->name);
     MLA_RETURN_IF_ERROR(ArgumentsOf(call.get()));
     called.emplace_back(call->name, call->line);
+  } else if (callee->kind == Expr::Kind::kCaller) {
+    call->kind = Expr::Kind::kCallerCall;
+    MLA_RETURN_IF_ERROR(ArgumentsOf(call.get()));
   } else if (callee->kind == Expr::Kind::kAttribute) {
     if (std::find(kMutating.begin(), kMutating.end(), call->name) != kMutating.end())
       return Fail(fmt::format("'{}' would change a value, which a chat template must not do", shown));

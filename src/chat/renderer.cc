@@ -12,17 +12,27 @@ namespace mla::chat {
 class Renderer::Frame {
  public:
   Frame(Renderer& renderer, bool macro)
-      : r_(renderer), begin_(r_.frame_begin_), visible_(r_.visible_), outermost_(r_.outermost_) {
+      : r_(renderer),
+        begin_(r_.frame_begin_),
+        visible_(r_.visible_),
+        outermost_(r_.outermost_),
+        seen_(r_.seen_),
+        caller_(r_.caller_) {
     if (outermost_) r_.outermost_end_ = r_.slots_.size();
     r_.outermost_ = false;
     r_.frame_begin_ = r_.slots_.size();
-    if (macro) r_.visible_ = r_.frame_begin_;
+    if (!macro) return;
+    r_.visible_ = r_.frame_begin_;
+    r_.seen_ = nullptr;
+    r_.caller_ = nullptr;
   }
   ~Frame() {
     r_.slots_.erase(r_.slots_.begin() + static_cast<std::ptrdiff_t>(r_.frame_begin_), r_.slots_.end());
     r_.frame_begin_ = begin_;
     r_.visible_ = visible_;
     r_.outermost_ = outermost_;
+    r_.seen_ = seen_;
+    r_.caller_ = caller_;
   }
   Frame(const Frame&) = delete;
   Frame& operator=(const Frame&) = delete;
@@ -32,6 +42,8 @@ class Renderer::Frame {
   std::size_t begin_;
   std::size_t visible_;
   bool outermost_;
+  const Seen* seen_;
+  const Caller* caller_;
 };
 
 Renderer::Renderer(const Template& source, Environment& environment, std::span<const Variable> variables)
@@ -91,6 +103,11 @@ Result<Renderer::Flow> Renderer::Run(const Stmt& stmt) {
     }
     case Stmt::Kind::kFilterBlock: {
       MLA_ASSIGN_OR_RETURN(const Value value, CaptureThrough(stmt));
+      MLA_RETURN_IF_ERROR(AppendText(value, heap_, out_));
+      break;
+    }
+    case Stmt::Kind::kCallBlock: {
+      MLA_ASSIGN_OR_RETURN(const Value value, EvalCallBlock(stmt));
       MLA_RETURN_IF_ERROR(AppendText(value, heap_, out_));
       break;
     }
@@ -230,6 +247,12 @@ const Value* Renderer::Find(NameId id) {
   for (std::size_t i = slots_.size(); i-- > visible_;) {
     if (slots_[i].id == id) return &slots_[i].value;
   }
+  for (const Seen* seen = seen_; seen != nullptr; seen = seen->more) {
+    heap_->Spend(1 + static_cast<std::int64_t>((seen->end - seen->begin) / 8));
+    for (std::size_t i = seen->end; i-- > seen->begin;) {
+      if (slots_[i].id == id) return &slots_[i].value;
+    }
+  }
   if (visible_ > 0) {
     heap_->Spend(static_cast<std::int64_t>(outermost_end_ / 8));
     for (std::size_t i = std::min(outermost_end_, visible_); i-- > 0;) {
@@ -266,8 +289,26 @@ Status Renderer::BindMacro(const Macro& macro, const Arguments& arguments) {
   return {};
 }
 
-Result<Value> Renderer::CallMacro(const Macro& macro, const Arguments& arguments) {
+Result<Value> Renderer::CallMacro(const Macro& macro, const Arguments& arguments, const Caller* caller) {
+  if (caller != nullptr && !macro.names_caller)
+    return Error{fmt::format("the macro '{}' has no use for a call block's body", io::Printable(macro.name, 40))};
   const Frame frame(*this, true);
+  caller_ = caller;
+  return RunMacro(macro, arguments);
+}
+
+Result<Value> Renderer::CallCaller(const Caller& called, const Arguments& arguments, const Caller* caller) {
+  if (caller != nullptr && !called.body.names_caller) return Error{"'caller' has no use for a call block's body"};
+  const Frame frame(*this, true);
+  caller_ = caller;
+  seen_ = &called.seen;
+  loops_.push_back(called.loop);
+  Result<Value> value = RunMacro(called.body, arguments);
+  loops_.pop_back();
+  return value;
+}
+
+Result<Value> Renderer::RunMacro(const Macro& macro, const Arguments& arguments) {
   MLA_RETURN_IF_ERROR(BindMacro(macro, arguments));
   MLA_ASSIGN_OR_RETURN(MarkedText text, Capture(macro.body));
   return Value::Text(heap_, std::move(text));

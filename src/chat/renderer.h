@@ -56,6 +56,18 @@ class Renderer {
    private:
     int* depth_;
   };
+  // Variables that a call block's body sees from where it runs, beside its own and the outermost: slots [begin, end).
+  struct Seen {
+    std::size_t begin;
+    std::size_t end;
+    const Seen* more;  // where the block lies in another's body; or null
+  };
+  // What `caller` is in a macro: a call block's body. It lives while the macro runs.
+  struct Caller {
+    const Macro& body;
+    Seen seen;
+    Loop* loop;  // that the block lies in, or null
+  };
   // A scope of variables while it lives. A macro's sees its own and the template's outermost, not its caller's.
   class Frame;
 
@@ -84,13 +96,18 @@ class Renderer {
   Result<Value> EvalSign(const Expr& expr);
   Result<Value> EvalBinary(const Expr& expr);
   Result<Value> EvalChoice(const Expr& expr);
-  Result<Value> EvalCall(const Expr& expr);
+  Result<Value> EvalCall(const Expr& expr, const Caller* caller = nullptr);
+  Result<Value> EvalCallerCall(const Expr& expr, const Caller* caller = nullptr);
+  Result<Value> EvalCallBlock(const Stmt& stmt);
   Result<Value> EvalMethodCall(const Expr& expr);
   Result<Value> EvalFilter(const Expr& expr, const Value& subject);
   // The filters of a chain that begins with nothing, over a subject.
   Result<Value> EvalChain(const Expr& expr, const Value& subject);
   Result<Arguments> EvalArguments(const Expr& call);
-  Result<Value> CallMacro(const Macro& macro, const Arguments& arguments);
+  // With what `caller` is in it, or null.
+  Result<Value> CallMacro(const Macro& macro, const Arguments& arguments, const Caller* caller);
+  Result<Value> CallCaller(const Caller& called, const Arguments& arguments, const Caller* caller);
+  Result<Value> RunMacro(const Macro& macro, const Arguments& arguments);
   Status BindMacro(const Macro& macro, const Arguments& arguments);
 
   const Template& template_;
@@ -102,6 +119,8 @@ class Renderer {
   std::size_t frame_begin_ = 0;  // of the innermost frame
   std::size_t visible_ = 0;      // slots below, but for the outermost frame's, are a macro's caller's
   std::size_t outermost_end_ = 0;
+  const Seen* seen_ = nullptr;      // in a call block's body
+  const Caller* caller_ = nullptr;  // of the innermost macro
   bool outermost_ = true;
   std::vector<Loop*> loops_;
   MarkedTextBuilder* out_ = nullptr;

@@ -33,7 +33,8 @@ Result<Value> IsIterable(Call& call) {
 
 Result<Value> IsCallable(Call& call) {
   const Value::Kind kind = call.subject.kind();
-  return Value::Bool(kind == Value::Kind::kMacro || kind == Value::Kind::kFunction || kind == Value::Kind::kMethod);
+  return Value::Bool(kind == Value::Kind::kUndefined || kind == Value::Kind::kMacro || kind == Value::Kind::kFunction ||
+                     kind == Value::Kind::kMethod);  // an undefined value is: calling it tells the fault
 }
 
 template <CompareOp op>

@@ -1,4 +1,5 @@
 // Python's methods of texts.
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <vector>
@@ -58,7 +59,7 @@ std::vector<Value> SplitAt(const MarkedText& text, std::string_view separator, s
     at = from_end ? found : found + separator.size();
     if (!heap->ok()) return {};
   }
-  if (from_end) cuts.assign(cuts.rbegin(), cuts.rend());
+  if (from_end) std::reverse(cuts.begin(), cuts.end());
   std::vector<Value> parts;
   std::size_t begin = 0;
   for (const std::size_t cut : cuts) {

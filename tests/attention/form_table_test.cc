@@ -9,8 +9,8 @@
 namespace mla {
 namespace {
 
-constexpr MlaDims kV3{128, 128, 64, 128, 512};
-constexpr MlaDims kMiniCpm3{40, 64, 32, 64, 256};
+constexpr MlaDims kV3Dims{128, 128, 64, 128, 512};
+constexpr MlaDims kMiniCpm3Dims{40, 64, 32, 64, 256};
 
 // Of V3: MHA takes 1 s for 100 keys and 1 ms a row and key, absorbing 1 s for 100 rows and 4 ms a row and key; with a
 // bend in MHA at 1,000 cached positions. All of it is linear in T and in the cached positions, apart.
@@ -22,7 +22,7 @@ double AbsorbedSeconds(double rows, double cached) { return 0.01 * rows + 0.004 
 
 FormTable Table() {
   MeasuredForms m;
-  m.dims = kV3;
+  m.dims = kV3Dims;
   m.rows = {1, 10, 64};
   m.cached = {0, 1000, 3000};
   for (const std::int64_t rows : m.rows) {
@@ -44,11 +44,11 @@ TEST(FormTable, MeasuredPointsAndTheLinesBetweenThem) {
     for (const std::int64_t cached : {0, 1, 999, 1000, 1001, 3000, 3001, 100000}) {
       const auto r = static_cast<double>(rows);
       const auto c = static_cast<double>(cached);
-      EXPECT_NEAR(FormCost(table, Form::kMha, kV3, cached, rows), MhaSeconds(r, c), 1e-9 * MhaSeconds(r, c))
+      EXPECT_NEAR(FormCost(table, Form::kMha, kV3Dims, cached, rows), MhaSeconds(r, c), 1e-9 * MhaSeconds(r, c))
           << rows << " " << cached;
-      EXPECT_NEAR(FormCost(table, Form::kAbsorbed, kV3, cached, rows), AbsorbedSeconds(r, c),
+      EXPECT_NEAR(FormCost(table, Form::kAbsorbed, kV3Dims, cached, rows), AbsorbedSeconds(r, c),
                   1e-9 * AbsorbedSeconds(r, c));
-      EXPECT_EQ(ChooseForm(table, kV3, cached, rows),
+      EXPECT_EQ(ChooseForm(table, kV3Dims, cached, rows),
                 MhaSeconds(r, c) < AbsorbedSeconds(r, c) ? Form::kMha : Form::kAbsorbed);
     }
   }
@@ -57,9 +57,9 @@ TEST(FormTable, MeasuredPointsAndTheLinesBetweenThem) {
 TEST(FormTable, PromptsArePricedByTheChunk) {
   FormTable table = Table();
   table.chunk = 64;
-  EXPECT_NEAR(FormCost(table, Form::kMha, kV3, 500, 130),
+  EXPECT_NEAR(FormCost(table, Form::kMha, kV3Dims, 500, 130),
               MhaSeconds(64, 500) + MhaSeconds(64, 564) + MhaSeconds(2, 628), 1e-9);
-  EXPECT_EQ(FormCost(table, Form::kMha, kV3, 500, 0), 0);
+  EXPECT_EQ(FormCost(table, Form::kMha, kV3Dims, 500, 0), 0);
 }
 
 // Another shape's seconds are the nearest one's by the ratio of their multiply-adds, form by form.
@@ -70,15 +70,16 @@ TEST(FormTable, OtherShapesAreScaledFromTheNearest) {
     return work.projection + work.attention;
   };
   for (const Form form : {Form::kMha, Form::kAbsorbed}) {
-    const double v3 = FormCost(table, form, kV3, 1000, 10);
-    EXPECT_NEAR(FormCost(table, form, kMiniCpm3, 1000, 10), v3 * total(form, kMiniCpm3) / total(form, kV3), 1e-9);
+    const double v3 = FormCost(table, form, kV3Dims, 1000, 10);
+    EXPECT_NEAR(FormCost(table, form, kMiniCpm3Dims, 1000, 10), v3 * total(form, kMiniCpm3Dims) / total(form, kV3Dims),
+                1e-9);
   }
   MeasuredForms other = table.measured.front();
-  other.dims = kMiniCpm3;
+  other.dims = kMiniCpm3Dims;
   for (double& s : other.mha_seconds) s *= 7;
   table.measured.insert(table.measured.begin(), other);
-  EXPECT_NEAR(FormCost(table, Form::kMha, kV3, 1000, 10), MhaSeconds(10, 1000), 1e-9);
-  EXPECT_NEAR(FormCost(table, Form::kMha, kMiniCpm3, 1000, 10), 7 * MhaSeconds(10, 1000), 1e-9);
+  EXPECT_NEAR(FormCost(table, Form::kMha, kV3Dims, 1000, 10), MhaSeconds(10, 1000), 1e-9);
+  EXPECT_NEAR(FormCost(table, Form::kMha, kMiniCpm3Dims, 1000, 10), 7 * MhaSeconds(10, 1000), 1e-9);
   const MlaDims kimi{64, 128, 64, 128, 512};
   EXPECT_NEAR(FormCost(table, Form::kAbsorbed, kimi, 1000, 10), AbsorbedSeconds(10, 1000) / 2, 1e-9);
 }
@@ -88,8 +89,8 @@ TEST(FormTable, NothingGetsCheaperBeyondTheGrid) {
   FormTable table = Table();
   std::vector<double>& mha = table.measured.front().mha_seconds;
   mha[2] = mha[1] / 2;  // one row: 3,000 cached positions faster than 1,000
-  const double edge = FormCost(table, Form::kMha, kV3, 3000, 1);
-  EXPECT_EQ(FormCost(table, Form::kMha, kV3, 1000000, 1), edge);
+  const double edge = FormCost(table, Form::kMha, kV3Dims, 3000, 1);
+  EXPECT_EQ(FormCost(table, Form::kMha, kV3Dims, 1000000, 1), edge);
   EXPECT_GT(edge, 0);
 }
 

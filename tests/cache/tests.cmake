@@ -1,3 +1,1 @@
-mla_test(cache latent_cache)
-mla_test(cache page_pool)
-mla_test(cache prefix_index)
+mla_tests(cache parts TESTS latent_cache page_pool prefix_index)

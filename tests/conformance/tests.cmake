@@ -1,3 +1,1 @@
-mla_test(conformance families)
-mla_test(conformance routing)
-mla_test(conformance rope)
+mla_tests(conformance parts TESTS families routing rope)

@@ -39,7 +39,7 @@ EngineOptions OptionsByRole() {
   return options;
 }
 
-Request RequestOf(const Model& model, std::int64_t prompt, std::int64_t output, std::uint64_t seed) {
+Request GreedyRequest(const Model& model, std::int64_t prompt, std::int64_t output, std::uint64_t seed) {
   Request request;
   request.prompt = RandomIds(prompt, model.info().vocab_size, seed);
   request.max_tokens = output;
@@ -52,7 +52,7 @@ class Refused : public ::testing::Test {
   static constexpr std::int64_t kHeader = 176;
   Refused() : path_(dir_.File("cache")), pool_(MakeThreadPool(1)) {
     Engine engine = Make(model(), options_);
-    Request request = RequestOf(model(), 30, 11, 3);
+    Request request = GreedyRequest(model(), 30, 11, 3);
     const SequenceId id = Need(engine.Submit(request));
     RunAll(&engine, {id});
     ids_.assign(engine.Get(id).ids.begin(), engine.Get(id).ids.end());
@@ -133,7 +133,7 @@ TEST_F(Refused, WeightsKeptOtherwise) {
   const std::string folder = std::string(MLA_SOURCE_DIR) + "/tests/conformance/data/deepseek_v2";
   const Model kept = LoadModel(folder, WeightDType::kBF16);
   Engine saver = Make(kept, options_);
-  const Request request = RequestOf(kept, 20, 0, 3);
+  const Request request = GreedyRequest(kept, 20, 0, 3);
   RunAll(&saver, {Need(saver.Submit(request))});
   Need(saver.SaveCache(request.prompt, 0, path_));
   const Model wide = LoadModel(folder, WeightDType::kF32);
@@ -151,7 +151,7 @@ TEST_F(Refused, AContextThatTurnsPositionsOtherwise) {
   EngineOptions options = options_;
   options.context = 60;
   Engine within = Make(model, options);
-  const Request request = RequestOf(model, 20, 0, 3);
+  const Request request = GreedyRequest(model, 20, 0, 3);
   RunAll(&within, {Need(within.Submit(request))});
   Need(within.SaveCache(request.prompt, 0, path_));
   options.context = 100;
@@ -163,7 +163,7 @@ TEST_F(Refused, WhereThereIsNoRoom) {
   EngineOptions options = options_;
   options.cache_pages = 5;
   Engine engine = Make(model(), options);
-  const SequenceId id = Need(engine.Submit(RequestOf(model(), 40, 30, 4)));
+  const SequenceId id = Need(engine.Submit(GreedyRequest(model(), 40, 30, 4)));
   while (engine.Get(id).logprobs.empty()) ASSERT_TRUE(engine.Step());
   const auto refused = engine.LoadCache(path_);
   ASSERT_FALSE(refused.ok());

@@ -1,7 +1,5 @@
 // A day's traffic in small: random requests over the demo, in pieces, with what must hold after any number of them. CI
 // runs one piece; MLA_SOAK_REQUESTS=100000 runs as many as it says (docs/testing.md).
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -13,6 +11,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "engine/harness.h"
 #include "mla/scheduler.h"
@@ -58,7 +57,7 @@ struct Live {
   std::int64_t steps = 0;  // that it takes where it runs alone, and its samples one after the other
   std::int64_t submitted = 0;
   std::int64_t bound = 0;
-  std::int64_t open = 0;  // samples
+  std::int64_t open = 0;            // samples
   std::vector<std::int32_t> first;  // the output of sample 0
 };
 
@@ -135,8 +134,8 @@ class Soak {
       if (e.sample == 0) Compare(live, e.finish);
       if (--live.open > 0) continue;
       longest_ = std::max(longest_, step_ - live.submitted);
-      nearest_ = std::max(nearest_, static_cast<double>(step_ - live.submitted) /
-                                        static_cast<double>(live.bound - live.submitted));
+      nearest_ = std::max(
+          nearest_, static_cast<double>(step_ - live.submitted) / static_cast<double>(live.bound - live.submitted));
       live_.erase(found);
     }
     for (const auto& [id, live] : live_) {
@@ -180,14 +179,15 @@ TEST(Soak, NothingIsLostAndNobodyStarves) {
   }
   const SchedulerStats stats = soak.stats();
   const std::int64_t grown = ResidentBytes() - after_first;
-  std::printf("%lld requests in %lld steps: %lld cancelled, %lld past their deadline, %lld preemptions, %lld prefix hits, "
-              "%lld pages copied, %lld evicted; longest wait for an end %lld steps, the nearest to its bound at %.0f %% "
-              "of it; memory %+.1f MiB since the first piece\n",
-              static_cast<long long>(stats.finished), static_cast<long long>(soak.steps()),
-              static_cast<long long>(stats.cancelled), static_cast<long long>(stats.expired),
-              static_cast<long long>(stats.preemptions), static_cast<long long>(engine.stats().hits),
-              static_cast<long long>(engine.stats().copied_pages), static_cast<long long>(engine.stats().evicted_pages),
-              static_cast<long long>(soak.longest()), 100 * soak.nearest(), static_cast<double>(grown) / (1 << 20));
+  std::printf(
+      "%lld requests in %lld steps: %lld cancelled, %lld past their deadline, %lld preemptions, %lld prefix hits, "
+      "%lld pages copied, %lld evicted; longest wait for an end %lld steps, the nearest to its bound at %.0f %% "
+      "of it; memory %+.1f MiB since the first piece\n",
+      static_cast<long long>(stats.finished), static_cast<long long>(soak.steps()),
+      static_cast<long long>(stats.cancelled), static_cast<long long>(stats.expired),
+      static_cast<long long>(stats.preemptions), static_cast<long long>(engine.stats().hits),
+      static_cast<long long>(engine.stats().copied_pages), static_cast<long long>(engine.stats().evicted_pages),
+      static_cast<long long>(soak.longest()), 100 * soak.nearest(), static_cast<double>(grown) / (1 << 20));
   EXPECT_EQ(stats.finished, pieces * kPiece);
   // The traffic comes to what it is for.
   EXPECT_GT(stats.cancelled, 0);

@@ -27,7 +27,7 @@ JsonValue Good(std::string_view text) {
   return value.ok() ? std::move(value).value() : JsonValue();
 }
 
-std::string Fault(std::string_view text) {
+std::string JsonFault(std::string_view text) {
   const Result<JsonValue> value = ParseJson(text, "t");
   if (value.ok()) return "";
   EXPECT_THAT(value.error().message, AllOf(StartsWith("t: byte "), HasSubstr("expected JSON, found ")));
@@ -69,36 +69,36 @@ TEST(Json, Numbers) {
     EXPECT_EQ(v.kind(), JsonValue::Kind::kDouble) << text;
     EXPECT_EQ(v.number(), std::strtod(text, nullptr)) << text;
   }
-  EXPECT_THAT(Fault("1e999"), HasSubstr("the number 1e999 is too large"));
-  EXPECT_THAT(Fault("[-1e999]"), HasSubstr("too large"));
-  EXPECT_THAT(Fault(std::string(400, '9')), HasSubstr("too large"));
+  EXPECT_THAT(JsonFault("1e999"), HasSubstr("the number 1e999 is too large"));
+  EXPECT_THAT(JsonFault("[-1e999]"), HasSubstr("too large"));
+  EXPECT_THAT(JsonFault(std::string(400, '9')), HasSubstr("too large"));
   for (const char* text : {"NaN", "Infinity", "-Infinity", "01", "+1", ".5", "1.", "0x10", "1e", "--1"}) {
-    EXPECT_NE(Fault(text), "") << text;
+    EXPECT_NE(JsonFault(text), "") << text;
   }
 }
 
 TEST(Json, SyntaxFaultsSayWhere) {
-  EXPECT_THAT(Fault(""), HasSubstr("byte 0: expected JSON, found the document is cut short"));
-  EXPECT_THAT(Fault("[1, 2"), HasSubstr("byte 5: expected JSON, found the document is cut short"));
-  EXPECT_THAT(Fault("{\"a\": 1"), HasSubstr("cut short"));
-  EXPECT_THAT(Fault("\"abc"), HasSubstr("cut short"));
-  EXPECT_THAT(Fault("[1, }"), HasSubstr("byte 4: expected JSON, found a syntax error"));
-  EXPECT_THAT(Fault("{1: 2}"), HasSubstr("byte 1: expected JSON, found a syntax error"));
-  EXPECT_THAT(Fault("[1,]"), HasSubstr("byte 3"));
-  EXPECT_THAT(Fault("{} {}"), HasSubstr("byte 3: expected JSON, found text after the document"));
-  EXPECT_THAT(Fault("1 x"), HasSubstr("text after the document"));
+  EXPECT_THAT(JsonFault(""), HasSubstr("byte 0: expected JSON, found the document is cut short"));
+  EXPECT_THAT(JsonFault("[1, 2"), HasSubstr("byte 5: expected JSON, found the document is cut short"));
+  EXPECT_THAT(JsonFault("{\"a\": 1"), HasSubstr("cut short"));
+  EXPECT_THAT(JsonFault("\"abc"), HasSubstr("cut short"));
+  EXPECT_THAT(JsonFault("[1, }"), HasSubstr("byte 4: expected JSON, found a syntax error"));
+  EXPECT_THAT(JsonFault("{1: 2}"), HasSubstr("byte 1: expected JSON, found a syntax error"));
+  EXPECT_THAT(JsonFault("[1,]"), HasSubstr("byte 3"));
+  EXPECT_THAT(JsonFault("{} {}"), HasSubstr("byte 3: expected JSON, found text after the document"));
+  EXPECT_THAT(JsonFault("1 x"), HasSubstr("text after the document"));
   for (const char* text : {"'a'", "{a: 1}", "[1 2]", "// x\n1", "tru", "\"\\x\"", "\"\\ud800\"", "\"\\udc00\"",
                            "\"a\nb\"", "\"\\u12\"", "]", "{\"a\"}", "{\"a\":}", "{,}"}) {
-    EXPECT_NE(Fault(text), "") << text;
+    EXPECT_NE(JsonFault(text), "") << text;
   }
-  EXPECT_THAT(Fault(std::string_view("1\0x", 3)), HasSubstr("byte 1: expected JSON, found a NUL"));
-  EXPECT_THAT(Fault(std::string_view("\"a\0\"", 4)), HasSubstr("byte 2: expected JSON, found a NUL"));
+  EXPECT_THAT(JsonFault(std::string_view("1\0x", 3)), HasSubstr("byte 1: expected JSON, found a NUL"));
+  EXPECT_THAT(JsonFault(std::string_view("\"a\0\"", 4)), HasSubstr("byte 2: expected JSON, found a NUL"));
 }
 
 TEST(Json, DuplicateKeys) {
-  EXPECT_THAT(Fault(R"({"a": 1, "b": 2, "a": 3})"),
+  EXPECT_THAT(JsonFault(R"({"a": 1, "b": 2, "a": 3})"),
               HasSubstr(R"(byte 20: expected JSON, found the key "a" appears twice in one object)"));
-  EXPECT_THAT(Fault(R"({"x": [{"k": 1, "\u006b": 2}]})"), HasSubstr(R"(the key "k" appears twice)"));
+  EXPECT_THAT(JsonFault(R"({"x": [{"k": 1, "\u006b": 2}]})"), HasSubstr(R"(the key "k" appears twice)"));
   Good(R"({"a": {"a": {"a": 1}}, "b": [{"a": 1}, {"a": 1}]})");
 }
 
@@ -112,9 +112,9 @@ TEST(Json, Nesting) {
   };
   Good(nested(64, "[", "]"));
   Good(nested(64, "{\"a\":", "}"));
-  EXPECT_THAT(Fault(nested(65, "[", "]")), HasSubstr("byte 64: expected JSON, found nesting deeper than 64"));
-  EXPECT_THAT(Fault(nested(65, "{\"a\":", "}")), HasSubstr("nesting deeper than 64"));
-  EXPECT_THAT(Fault(std::string(10'000'000, '[')), HasSubstr("nesting deeper than 64"));
+  EXPECT_THAT(JsonFault(nested(65, "[", "]")), HasSubstr("byte 64: expected JSON, found nesting deeper than 64"));
+  EXPECT_THAT(JsonFault(nested(65, "{\"a\":", "}")), HasSubstr("nesting deeper than 64"));
+  EXPECT_THAT(JsonFault(std::string(10'000'000, '[')), HasSubstr("nesting deeper than 64"));
 }
 
 TEST(Json, InvalidUtf8) {
@@ -129,7 +129,7 @@ TEST(Json, InvalidUtf8) {
       {"\x80", 0},
   };
   for (const auto& [text, offset] : table) {
-    EXPECT_THAT(Fault(text), HasSubstr("byte " + std::to_string(offset) + ": expected JSON, found invalid UTF-8"));
+    EXPECT_THAT(JsonFault(text), HasSubstr("byte " + std::to_string(offset) + ": expected JSON, found invalid UTF-8"));
   }
   Good("\"\xed\x9f\xbf\xee\x80\x80\xf4\x8f\xbf\xbf\xc2\x80\xe0\xa0\x80\xf0\x90\x80\x80\"");
 }
@@ -140,7 +140,7 @@ TEST(Json, ManyMembersAreQuick) {
   for (int i = 0; i < 300'000; ++i) text += "\"key" + std::to_string(i) + "\":" + std::to_string(i) + ",";
   const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(Good(text + "\"last\":0}").members().size(), 300'001U);
-  EXPECT_THAT(Fault(text + "\"key5\":0}"), HasSubstr("the key \"key5\" appears twice"));
+  EXPECT_THAT(JsonFault(text + "\"key5\":0}"), HasSubstr("the key \"key5\" appears twice"));
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
 }
 
@@ -148,7 +148,7 @@ TEST(Json, TheNumberOfValuesIsBounded) {
   std::string text = "[";  // the array is a value too
   for (int i = 0; i < (1 << 22) - 2; ++i) text += "1,";
   EXPECT_EQ(Good(text + "1]").items().size(), (std::size_t{1} << 22) - 1);
-  EXPECT_THAT(Fault(text + "1,1]"), HasSubstr("more than 4194304 values"));
+  EXPECT_THAT(JsonFault(text + "1,1]"), HasSubstr("more than 4194304 values"));
 }
 
 TEST(Json, Describe) {
@@ -178,7 +178,7 @@ TEST(Json, Quoting) {
 TEST(Json, EveryTruncation) {
   const std::string text = R"({"a": [1, -2.5e3, true, null, "x\u00e9\"y"], "b": {"c": {}}, "d": "é"})";
   Good(text);
-  for (std::size_t i = 0; i < text.size(); ++i) EXPECT_NE(Fault(text.substr(0, i)), "") << i;
+  for (std::size_t i = 0; i < text.size(); ++i) EXPECT_NE(JsonFault(text.substr(0, i)), "") << i;
 }
 
 TEST(ReadJsonFile, OnlyRegularFilesOfBoundedSize) {

@@ -34,7 +34,7 @@ Result<std::vector<SafetensorsEntry>> Parse(const std::string& file) {
   return ParseSafetensors(std::as_bytes(std::span(file)), "f");
 }
 
-std::string Fault(const std::string& file) {
+std::string FileFault(const std::string& file) {
   const Result<std::vector<SafetensorsEntry>> entries = Parse(file);
   if (entries.ok()) return "";
   EXPECT_THAT(entries.error().message, StartsWith("f: "));
@@ -87,7 +87,7 @@ TEST(Safetensors, EveryTypeHasItsWidth) {
       {"F32", 4},  {"F64", 8}, {"I64", 8}, {"U64", 8},     {"C64", 8}};
   for (const auto& [word, width] : widths) {
     EXPECT_EQ(Good(One(word, "3", "0," + std::to_string(3 * width), 3 * width)).size(), 1U) << word;
-    EXPECT_THAT(Fault(One(word, "3", "0," + std::to_string(3 * width + 1), 3 * width + 1)),
+    EXPECT_THAT(FileFault(One(word, "3", "0," + std::to_string(3 * width + 1), 3 * width + 1)),
                 HasSubstr("tensor t: expected"));
   }
   EXPECT_EQ(Good(One("F8_E4M3", "3", "0,3", 3))[0].dtype, DType::kF8E4M3);
@@ -96,26 +96,27 @@ TEST(Safetensors, EveryTypeHasItsWidth) {
   EXPECT_FALSE(Good(One("F8_E5M2", "3", "0,3", 3))[0].known_dtype);
   Good(One("F4", "4", "0,2", 2));
   Good(One("F6_E2M3", "4", "0,3", 3));
-  EXPECT_THAT(Fault(One("F4", "3", "0,2", 2)), HasSubstr("whole bytes"));
+  EXPECT_THAT(FileFault(One("F4", "3", "0,2", 2)), HasSubstr("whole bytes"));
   for (const char* word : {"f32", "F31", "", "BF16 ", "Q4"}) {
-    EXPECT_THAT(Fault(One(word, "1", "0,4", 4)),
+    EXPECT_THAT(FileFault(One(word, "1", "0,4", 4)),
                 HasSubstr("tensor t: expected a dtype of the safetensors format, found"));
   }
 }
 
 TEST(Safetensors, HeaderLength) {
   for (std::size_t n = 0; n < 8; ++n)
-    EXPECT_THAT(Fault(std::string(n, '\0')), HasSubstr("less than its 8-byte header"));
-  EXPECT_THAT(Fault(File("{}", 0, std::uint64_t{1} << 63)),
+    EXPECT_THAT(FileFault(std::string(n, '\0')), HasSubstr("less than its 8-byte header"));
+  EXPECT_THAT(FileFault(File("{}", 0, std::uint64_t{1} << 63)),
               HasSubstr("at most 100000000 bytes, found a length of 922"));
-  EXPECT_THAT(Fault(File("{}", 0, ~std::uint64_t{0})), HasSubstr("at most 100000000 bytes"));
-  EXPECT_THAT(Fault(File("{}", 0, 100'000'001)), HasSubstr("at most 100000000 bytes"));
-  EXPECT_THAT(Fault(File("{}", 0, 100'000'000)), HasSubstr("cut short: its header has 100000000 bytes, 2 are there"));
-  EXPECT_THAT(Fault(File("{}", 0, 3)), HasSubstr("cut short"));
-  EXPECT_THAT(Fault(File("", 0)), HasSubstr("begins with {, found an empty one"));
-  EXPECT_THAT(Fault(File(" {}", 0)), HasSubstr("begins with {"));
-  EXPECT_THAT(Fault(File("[]", 0)), HasSubstr("begins with {"));
-  EXPECT_THAT(Fault(File("{", 0)), HasSubstr("header: byte 1: expected JSON"));
+  EXPECT_THAT(FileFault(File("{}", 0, ~std::uint64_t{0})), HasSubstr("at most 100000000 bytes"));
+  EXPECT_THAT(FileFault(File("{}", 0, 100'000'001)), HasSubstr("at most 100000000 bytes"));
+  EXPECT_THAT(FileFault(File("{}", 0, 100'000'000)),
+              HasSubstr("cut short: its header has 100000000 bytes, 2 are there"));
+  EXPECT_THAT(FileFault(File("{}", 0, 3)), HasSubstr("cut short"));
+  EXPECT_THAT(FileFault(File("", 0)), HasSubstr("begins with {, found an empty one"));
+  EXPECT_THAT(FileFault(File(" {}", 0)), HasSubstr("begins with {"));
+  EXPECT_THAT(FileFault(File("[]", 0)), HasSubstr("begins with {"));
+  EXPECT_THAT(FileFault(File("{", 0)), HasSubstr("header: byte 1: expected JSON"));
 }
 
 TEST(Safetensors, EntriesOfAnotherForm) {
@@ -144,25 +145,25 @@ TEST(Safetensors, EntriesOfAnotherForm) {
       {R"("__metadata__": {"a": 1})", R"(__metadata__: expected an object of strings, found "a": 1)"},
       {Entry("t", "F32", "1", "0,4") + "," + Entry("t", "F32", "1", "0,4"), R"(the key "t" appears twice)"},
   };
-  for (const auto& [body, words] : table) EXPECT_THAT(Fault(File("{" + body + "}", 4)), HasSubstr(words)) << body;
+  for (const auto& [body, words] : table) EXPECT_THAT(FileFault(File("{" + body + "}", 4)), HasSubstr(words)) << body;
 }
 
 TEST(Safetensors, SizesThatOverflow) {
   const char* words = "expected a size in whole bytes below 2^60";
-  EXPECT_THAT(Fault(One("F32", "4294967296,4294967296", "0,4", 4)), HasSubstr(words));  // 2^64: 0 if it wrapped
-  EXPECT_THAT(Fault(One("F32", "4611686018427387904,4", "0,0", 0)), HasSubstr(words));
-  EXPECT_THAT(Fault(One("F32", "9223372036854775807", "0,4", 4)), HasSubstr(words));
-  EXPECT_THAT(Fault(One("U8", "4611686018427387904", "0,4", 4)), HasSubstr(words));
-  EXPECT_THAT(Fault(One("F32", "4611686018427387904,4,0", "0,0", 0)), HasSubstr(words));
-  EXPECT_THAT(Fault(One("F32", "0,4611686018427387904,4", "0,0", 0)), HasSubstr(words));
-  EXPECT_THAT(Fault(One("F32", "2", "9223372036854775799,9223372036854775807", 8)),
+  EXPECT_THAT(FileFault(One("F32", "4294967296,4294967296", "0,4", 4)), HasSubstr(words));  // 2^64: 0 if it wrapped
+  EXPECT_THAT(FileFault(One("F32", "4611686018427387904,4", "0,0", 0)), HasSubstr(words));
+  EXPECT_THAT(FileFault(One("F32", "9223372036854775807", "0,4", 4)), HasSubstr(words));
+  EXPECT_THAT(FileFault(One("U8", "4611686018427387904", "0,4", 4)), HasSubstr(words));
+  EXPECT_THAT(FileFault(One("F32", "4611686018427387904,4,0", "0,0", 0)), HasSubstr(words));
+  EXPECT_THAT(FileFault(One("F32", "0,4611686018427387904,4", "0,0", 0)), HasSubstr(words));
+  EXPECT_THAT(FileFault(One("F32", "2", "9223372036854775799,9223372036854775807", 8)),
               HasSubstr("within the file's 8 bytes"));
-  EXPECT_THAT(Fault(One("F32", "9223372036854775808", "0,4", 4)), HasSubstr("whole numbers from 0"));
+  EXPECT_THAT(FileFault(One("F32", "9223372036854775808", "0,4", 4)), HasSubstr("whole numbers from 0"));
 }
 
 TEST(Safetensors, DataIsFilledWithoutOverlapOrHole) {
   const auto two = [](const std::string& a, const std::string& b, std::size_t data) {
-    return Fault(File("{" + Entry("a", "U8", "4", a) + "," + Entry("b", "U8", "4", b) + "}", data));
+    return FileFault(File("{" + Entry("a", "U8", "4", a) + "," + Entry("b", "U8", "4", b) + "}", data));
   };
   EXPECT_EQ(two("0,4", "4,8", 8), "");
   EXPECT_EQ(two("4,8", "0,4", 8), "");
@@ -174,7 +175,7 @@ TEST(Safetensors, DataIsFilledWithoutOverlapOrHole) {
   EXPECT_THAT(two("0,4", "4,8", 7), HasSubstr("tensor b: expected its end within the file's 7 bytes of data, found 8"));
   // Empty tensors at a border, and inside another tensor.
   const auto with_empty = [](const std::string& at) {
-    return Fault(File(
+    return FileFault(File(
         "{" + Entry("a", "U8", "4", "0,4") + "," + Entry("e", "U8", "0", at) + "," + Entry("b", "U8", "4", "4,8") + "}",
         8));
   };
@@ -188,7 +189,7 @@ TEST(Safetensors, EveryTruncationAndManyDamages) {
                                 14);
   Good(file);
   for (std::size_t i = 0; i < file.size(); ++i) {
-    EXPECT_NE(Fault(file.substr(0, i)), "") << i;
+    EXPECT_NE(FileFault(file.substr(0, i)), "") << i;
     for (int bit = 0; bit < 8; ++bit) {
       std::string damaged = file;
       damaged[i] = static_cast<char>(damaged[i] ^ (1 << bit));

@@ -1,5 +1,2 @@
-mla_test(io checkpoint)
-mla_test(io json)
-mla_test(io new_folder)
-mla_test(io safetensors)
+mla_tests(io parts TESTS checkpoint json new_folder safetensors)
 mla_test(io memory)

@@ -16,7 +16,7 @@ namespace {
 
 // The bound of the transformer's own test: fp32 sums of some hundred products. Weights that are kept in F32 add the one
 // rounding of a product, 2^-24.
-constexpr double kTolerance = 1e-5;
+constexpr double kFp8Tolerance = 1e-5;
 
 void ExpectNear(const TinyOptions& tiny, const Fp8Options& fp8, Form form) {
   const TempDir dir;
@@ -37,7 +37,7 @@ void ExpectNear(const TinyOptions& tiny, const Fp8Options& fp8, Form form) {
     difference += (exact[i] - static_cast<double>(found[i])) * (exact[i] - static_cast<double>(found[i]));
     norm += exact[i] * exact[i];
   }
-  EXPECT_LE(std::sqrt(difference / norm), kTolerance);
+  EXPECT_LE(std::sqrt(difference / norm), kFp8Tolerance);
 }
 
 TEST(Fp8Logits, AreTheReferences) {

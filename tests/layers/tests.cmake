@@ -1,2 +1,1 @@
-mla_test(layers transformer)
-mla_test(layers fp8)
+mla_tests(layers parts TESTS transformer fp8)

@@ -1,6 +1,1 @@
-mla_test(plan exact)
-mla_test(plan published)
-mla_test(plan shape)
-mla_test(plan memory)
-mla_test(plan work)
-mla_test(plan ranks)
+mla_tests(plan parts TESTS exact published shape memory work ranks)

@@ -60,7 +60,7 @@ ModelConfig Tiny() {
   return config;
 }
 
-std::vector<double> Logits(const ReferenceModel& model, std::span<const std::int32_t> ids = kIds) {
+std::vector<double> LogitsOver(const ReferenceModel& model, std::span<const std::int32_t> ids = kIds) {
   auto state = model.NewState();
   return model.Append(state, ids);
 }
@@ -119,7 +119,7 @@ TEST(Cuts, OfATinyModel) {
 
 TEST(States, AreIndependent) {
   const ReferenceModel model = TensorSet::Random(Tiny(), 2).Model(Tiny());
-  const auto alone = Logits(model);
+  const auto alone = LogitsOver(model);
   auto a = model.NewState();
   auto b = model.NewState();
   const std::span<const std::int32_t> ids(kIds);
@@ -143,7 +143,7 @@ void ToHalfSplit(EditableTensor& tensor, const std::vector<std::int64_t>& begins
 
 void ExpectHalfSplitIsAPermutation(ModelConfig config) {
   TensorSet tensors = TensorSet::Random(config, 3);
-  const auto interleaved = Logits(tensors.Model(config));
+  const auto interleaved = LogitsOver(tensors.Model(config));
   const auto drafts = Drafts(tensors.Model(config));
   const std::int64_t n = config.qk_nope_head_dim;
   const std::int64_t p = config.qk_rope_head_dim;
@@ -154,9 +154,9 @@ void ExpectHalfSplitIsAPermutation(ModelConfig config) {
     if (name.ends_with("kv_a_proj_with_mqa.weight")) ToHalfSplit(tensor, {config.kv_lora_rank}, p);
   }
   // Unless the layout changes too, the model is another one.
-  EXPECT_GT(MaxDifference(Logits(tensors.Model(config)), interleaved), 1e-3);
+  EXPECT_GT(MaxDifference(LogitsOver(tensors.Model(config)), interleaved), 1e-3);
   config.rope.layout = RopeLayout::kHalfSplit;
-  EXPECT_LT(MaxDifference(Logits(tensors.Model(config)), interleaved), kReordered);
+  EXPECT_LT(MaxDifference(LogitsOver(tensors.Model(config)), interleaved), kReordered);
   EXPECT_LT(MaxDifference(Drafts(tensors.Model(config)), drafts), kReordered);
 }
 
@@ -180,7 +180,7 @@ TEST(QueryProjection, WithoutLoraEqualsAnIdentityLora) {
   for (auto& [name, tensor] : tensors.all()) {
     if (name.ends_with("input_layernorm.weight")) std::fill(tensor.values.begin(), tensor.values.end(), 1.0F);
   }
-  const auto expected = Logits(tensors.Model(direct));
+  const auto expected = LogitsOver(tensors.Model(direct));
   for (std::int64_t layer = 0; layer <= direct.num_hidden_layers; ++layer) {
     const std::string at = "model.layers." + std::to_string(layer) + ".self_attn.";
     tensors[at + "q_b_proj.weight"] = tensors.At(at + "q_proj.weight");
@@ -192,7 +192,7 @@ TEST(QueryProjection, WithoutLoraEqualsAnIdentityLora) {
     tensors[at + "q_a_layernorm.weight"] = {{direct.hidden_size},
                                             std::vector<float>(static_cast<std::size_t>(direct.hidden_size), 1.0F)};
   }
-  EXPECT_LT(MaxDifference(Logits(tensors.Model(low_rank)), expected), kReordered);
+  EXPECT_LT(MaxDifference(LogitsOver(tensors.Model(low_rank)), expected), kReordered);
 }
 
 void Scale(TensorSet& tensors, const std::string& suffix, float factor) {
@@ -208,9 +208,9 @@ TEST(LatentEpsilon, IsThatOfTheKeyValueLatent) {
   config.q_lora_rank.reset();
   TensorSet tensors = TensorSet::Random(config, 15);
   config.latent_norm_eps = 1e200;
-  const auto without_latent = Logits(tensors.Model(config));
+  const auto without_latent = LogitsOver(tensors.Model(config));
   Scale(tensors, "o_proj.weight", 0);
-  EXPECT_LT(MaxDifference(without_latent, Logits(tensors.Model(config))), kReordered);
+  EXPECT_LT(MaxDifference(without_latent, LogitsOver(tensors.Model(config))), kReordered);
 }
 
 // And the query's: 2^60 divides both latents by 2^30. kv_b_proj makes up for its own, queries all but vanish.
@@ -219,9 +219,9 @@ TEST(LatentEpsilon, IsThatOfTheQueryLatent) {
   config.latent_norm_eps = 0x1p60;
   TensorSet tensors = TensorSet::Random(config, 16);
   Scale(tensors, "kv_b_proj.weight", 0x1p30F);
-  const auto small_queries = Logits(tensors.Model(config));
+  const auto small_queries = LogitsOver(tensors.Model(config));
   Scale(tensors, "q_b_proj.weight", 0);
-  EXPECT_LT(MaxDifference(small_queries, Logits(tensors.Model(config))), 1e-6);  // 2^-30 of some 1e2
+  EXPECT_LT(MaxDifference(small_queries, LogitsOver(tensors.Model(config))), 1e-6);  // 2^-30 of some 1e2
 }
 
 // Without rotated channels a model is one whose rotated channels are all zero, but for the softmax scale:
@@ -236,7 +236,7 @@ TEST(NoRopeChannels, EqualZeroedOnes) {
   zeroed.qk_rope_head_dim = zeroed.rope.dim = 12;
   zeroed.rope.layout = RopeLayout::kInterleaved;
   TensorSet tensors = TensorSet::Random(none, 5);
-  const auto expected = Logits(tensors.Model(none));
+  const auto expected = LogitsOver(tensors.Model(none));
   for (auto& [name, tensor] : tensors.all()) {
     if (name.ends_with("q_b_proj.weight")) {
       EditableTensor old = tensor;
@@ -251,7 +251,7 @@ TEST(NoRopeChannels, EqualZeroedOnes) {
       tensor.values.resize(static_cast<std::size_t>(tensor.shape[0] * tensor.shape[1]), 0.0F);
     }
   }
-  EXPECT_LT(MaxDifference(Logits(tensors.Model(zeroed)), expected), kReordered);
+  EXPECT_LT(MaxDifference(LogitsOver(tensors.Model(zeroed)), expected), kReordered);
 }
 
 // With no rotation and one layer, the last token sees the others as a set; with rotation, as a sequence.
@@ -263,29 +263,30 @@ TEST(NoRotation, KeepsTheChannelsAndForgetsTheOrder) {
   std::vector<std::int32_t> shuffled = kIds;
   std::reverse(shuffled.begin(), shuffled.end() - 1);
   const auto last = [](std::vector<double> rows) { return std::vector<double>(rows.end() - 23, rows.end()); };
-  const auto in_order = last(Logits(tensors.Model(config)));
-  EXPECT_LT(MaxDifference(last(Logits(tensors.Model(config), shuffled)), in_order), kReordered);
+  const auto in_order = last(LogitsOver(tensors.Model(config)));
+  EXPECT_LT(MaxDifference(last(LogitsOver(tensors.Model(config), shuffled)), in_order), kReordered);
 
   ModelConfig rotated = config;
   rotated.rope.layout = RopeLayout::kInterleaved;
-  EXPECT_GT(MaxDifference(last(Logits(tensors.Model(rotated), shuffled)), last(Logits(tensors.Model(rotated)))), 1e-3);
+  EXPECT_GT(MaxDifference(last(LogitsOver(tensors.Model(rotated), shuffled)), last(LogitsOver(tensors.Model(rotated)))),
+            1e-3);
 
   // The channels count, though not rotated.
   EditableTensor& kv_a = tensors.At("model.layers.0.self_attn.kv_a_proj_with_mqa.weight");
   std::fill(kv_a.row(config.kv_lora_rank), kv_a.row(config.kv_lora_rank) + 8 * config.hidden_size, 0.0F);
-  EXPECT_GT(MaxDifference(last(Logits(tensors.Model(config))), in_order), 1e-3);
+  EXPECT_GT(MaxDifference(last(LogitsOver(tensors.Model(config))), in_order), 1e-3);
 }
 
 TEST(TiedEmbeddings, EqualACopyAsHead) {
   ModelConfig tied = Tiny();
   tied.tie_word_embeddings = true;
   TensorSet tensors = TensorSet::Random(tied, 7);
-  const auto expected = Logits(tensors.Model(tied));
+  const auto expected = LogitsOver(tensors.Model(tied));
   const auto drafts = Drafts(tensors.Model(tied));
   ModelConfig untied = tied;
   untied.tie_word_embeddings = false;
   tensors["lm_head.weight"] = tensors.At("model.embed_tokens.weight");
-  EXPECT_TRUE(SameBits(Logits(tensors.Model(untied)), expected));
+  EXPECT_TRUE(SameBits(LogitsOver(tensors.Model(untied)), expected));
   EXPECT_TRUE(SameBits(Drafts(tensors.Model(untied)), drafts));
 }
 
@@ -302,12 +303,12 @@ TEST(Mtp, OwnEmbeddingAndHeadServeWhereTheyAreThere) {
   auto doubled = Drafts(tensors.Model(config));
   for (double& value : doubled) value /= 2;
   EXPECT_TRUE(SameBits(doubled, expected));
-  const auto main_logits = Logits(tensors.Model(config));
+  const auto main_logits = LogitsOver(tensors.Model(config));
   for (float& value : tensors.At(at + "embed_tokens.weight").values) value = -value;
   auto negated = Drafts(tensors.Model(config));
   for (double& value : negated) value /= 2;
   EXPECT_GT(MaxDifference(negated, expected), 1e-3);
-  EXPECT_TRUE(SameBits(Logits(tensors.Model(config)), main_logits));
+  EXPECT_TRUE(SameBits(LogitsOver(tensors.Model(config)), main_logits));
 }
 
 TEST(Mtp, OfOneTokenHasNoRows) {
@@ -324,7 +325,7 @@ TEST(Experts, ASingleOneIsADenseLayer) {
   ModelConfig dense = Tiny();
   dense.moe.reset();
   TensorSet tensors = TensorSet::Random(dense, 10);
-  const auto expected = Logits(tensors.Model(dense));
+  const auto expected = LogitsOver(tensors.Model(dense));
   const auto drafts = Drafts(tensors.Model(dense));
   ModelConfig single = dense;
   single.moe.emplace();
@@ -341,29 +342,29 @@ TEST(Experts, ASingleOneIsADenseLayer) {
     tensors[at + "gate.weight"] = {{1, dense.hidden_size}, std::vector<float>(20, 0.1F)};
     tensors[at + "gate.e_score_correction_bias"] = {{1}, {-5.0F}};
   }
-  EXPECT_LT(MaxDifference(Logits(tensors.Model(single)), expected), kReordered);
+  EXPECT_LT(MaxDifference(LogitsOver(tensors.Model(single)), expected), kReordered);
   EXPECT_LT(MaxDifference(Drafts(tensors.Model(single)), drafts), kReordered);
 }
 
 TEST(Experts, WithoutSharedOnesEqualSharedOnesThatAreZero) {
   ModelConfig shared = Tiny();
   TensorSet tensors = TensorSet::Random(shared, 11);
-  const auto with = Logits(tensors.Model(shared));
+  const auto with = LogitsOver(tensors.Model(shared));
   for (auto& [name, tensor] : tensors.all()) {
     if (name.ends_with("shared_experts.down_proj.weight")) std::fill(tensor.values.begin(), tensor.values.end(), 0.0F);
   }
-  const auto zeroed = Logits(tensors.Model(shared));
+  const auto zeroed = LogitsOver(tensors.Model(shared));
   ModelConfig none = shared;
   none.moe->n_shared_experts = 0;
   std::erase_if(tensors.all(), [](const auto& item) { return item.first.find("shared_experts") != std::string::npos; });
-  EXPECT_EQ(Logits(tensors.Model(none)), zeroed);
+  EXPECT_EQ(LogitsOver(tensors.Model(none)), zeroed);
   EXPECT_GT(MaxDifference(with, zeroed), 1e-3);
 }
 
 TEST(Load, WidensFloat16) {
   TensorSet tensors = TensorSet::Random(Tiny(), 14);
   tensors.RoundForF16();
-  EXPECT_TRUE(SameBits(Logits(tensors.Model(Tiny(), DType::kF16)), Logits(tensors.Model(Tiny()))));
+  EXPECT_TRUE(SameBits(LogitsOver(tensors.Model(Tiny(), DType::kF16)), LogitsOver(tensors.Model(Tiny()))));
 }
 
 // A terabyte that is not there: the file is a hole.
@@ -411,7 +412,7 @@ TEST(Stop, EndsBetweenLayers) {
   asked = 0;
   const auto logits = model.Append(other, kIds, nullptr, [&] { return ++asked < 0; });
   EXPECT_EQ(asked, 3);
-  EXPECT_TRUE(SameBits(logits, Logits(model)));
+  EXPECT_TRUE(SameBits(logits, LogitsOver(model)));
 }
 
 TEST(Append, RefusesIdsOutOfTheVocabulary) {

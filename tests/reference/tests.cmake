@@ -1,6 +1,1 @@
-mla_test(reference golden)
-mla_test(reference properties)
-mla_test(reference readings)
-mla_test(reference rope)
-mla_test(reference routing)
-mla_test(reference streamed)
+mla_tests(reference parts TESTS golden properties readings rope routing streamed)

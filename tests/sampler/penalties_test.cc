@@ -18,8 +18,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNotANumber = std::numeric_limits<float>::quiet_NaN();
 
 // mla/sampling.h's order in float64, rounded to float after each change as the sampler's comment says.
 std::vector<float> Changed(const SamplingParams& p, const std::vector<LogitBias>& biases, std::vector<float> logits,
@@ -58,7 +58,7 @@ TEST(Penalties, InTheirOrderOverPromptAndOutput) {
     p.presence_penalty = pick({0, 0.9, -1.1});
     p.frequency_penalty = pick({0, 0.6, -0.4});
     std::vector<LogitBias> biases;
-    if (trial % 3 == 0) biases = {{3, 1.5F}, {7, -kInf}, {1, -2}};
+    if (trial % 3 == 0) biases = {{3, 1.5F}, {7, -kInfinity}, {1, -2}};
     const std::vector<float> expected = Changed(p, biases, logits, seen, prompt_size);
     const auto best = std::max_element(expected.begin(), expected.end()) - expected.begin();
     ASSERT_EQ(sampler.Choose(p, biases, logits, seen, static_cast<std::int64_t>(prompt_size), 0), best) << trial;
@@ -69,9 +69,9 @@ TEST(Penalties, InTheirOrderOverPromptAndOutput) {
 
 TEST(Bias, BarsATokenWhateverItsLogit) {
   Sampler sampler(4);
-  const std::vector<LogitBias> bar = {{1, -kInf}, {2, 5}};
+  const std::vector<LogitBias> bar = {{1, -kInfinity}, {2, 5}};
   SamplingParams p;
-  EXPECT_EQ(sampler.Choose(p, bar, std::vector<float>{0, kInf, kNaN, 1}, {}, 0, 0), 3) << "a NaN stays out";
+  EXPECT_EQ(sampler.Choose(p, bar, std::vector<float>{0, kInfinity, kNotANumber, 1}, {}, 0, 0), 3) << "a NaN stays out";
   for (const std::int64_t top_k : {0, 3, 4}) {
     for (const double top_p : {1.0, 0.999999}) {
       p.temperature = 1;
@@ -142,7 +142,7 @@ TEST(Likeliest, AreThoseOfASortWithTheLogProbabilitiesOfEach) {
     for (const std::size_t count : {0U, 1U, 4U, 20U, 25U}) {
       std::vector<float> logits(vocab);
       for (float& logit : logits) logit = std::round(normal(rng));  // many ties
-      logits[vocab / 2] = -kInf;
+      logits[vocab / 2] = -kInfinity;
       logits[vocab - 1] = 1;
       std::vector<std::int32_t> order(vocab);
       std::iota(order.begin(), order.end(), 0);
@@ -168,7 +168,7 @@ TEST(Likeliest, AreThoseOfASortWithTheLogProbabilitiesOfEach) {
 }
 
 TEST(Likeliest, NaNComesLast) {
-  const std::vector<float> logits = {kNaN, 1, kNaN, 2};
+  const std::vector<float> logits = {kNotANumber, 1, kNotANumber, 2};
   std::vector<TokenLogprob> top(3);
   EXPECT_EQ(Likeliest(logits, LogProbabilities<float>{std::span<const float>(logits)}, top), 3U);
   EXPECT_EQ(top[0].id, 3);
@@ -180,14 +180,15 @@ TEST(ValidateRequest, NamesWhatIsOutOfRange) {
   const auto message = [](const Status& s) { return s.ok() ? std::string() : s.error().message; };
   const auto bias = [&](std::vector<LogitBias> b) { return message(ValidateBias(b, 3)); };
   EXPECT_EQ(bias({}), "");
-  EXPECT_EQ(bias({{0, -kInf}, {2, 1e30F}, {1, -100}}), "");
+  EXPECT_EQ(bias({{0, -kInfinity}, {2, 1e30F}, {1, -100}}), "");
   EXPECT_THAT(bias({{3, 1}}), HasSubstr("expected ids from 0 to 2, found 3"));
   EXPECT_THAT(bias({{-1, 1}}), HasSubstr("expected ids from 0 to 2, found -1"));
-  EXPECT_THAT(bias({{1, kNaN}}), HasSubstr("logit bias of id 1: expected a finite number or -inf"));
-  EXPECT_THAT(bias({{1, kInf}}), HasSubstr("logit bias of id 1: expected a finite number or -inf"));
+  EXPECT_THAT(bias({{1, kNotANumber}}), HasSubstr("logit bias of id 1: expected a finite number or -inf"));
+  EXPECT_THAT(bias({{1, kInfinity}}), HasSubstr("logit bias of id 1: expected a finite number or -inf"));
   EXPECT_THAT(bias({{2, 1}, {0, 1}, {2, 1}}), HasSubstr("each id once, found 2 twice"));
   EXPECT_THAT(bias({{0, 1}, {1, 1}, {2, 1}, {0, 1}}), HasSubstr("at most one for each of 3 ids, found 4"));
-  EXPECT_THAT(bias({{0, -kInf}, {1, -kInf}, {2, -kInf}}), HasSubstr("expected a token that may be chosen"));
+  EXPECT_THAT(bias({{0, -kInfinity}, {1, -kInfinity}, {2, -kInfinity}}),
+              HasSubstr("expected a token that may be chosen"));
   EXPECT_EQ(message(ValidateTopLogprobs(0)) + message(ValidateTopLogprobs(20)), "");
   EXPECT_THAT(message(ValidateTopLogprobs(21)), HasSubstr("from 0 to 20, found 21"));
   EXPECT_THAT(message(ValidateTopLogprobs(-1)), HasSubstr("from 0 to 20, found -1"));

@@ -1,2 +1,1 @@
-mla_test(sampler sampler)
-mla_test(sampler penalties)
+mla_tests(sampler parts TESTS sampler penalties)

@@ -1,3 +1,2 @@
-mla_test(server request UP_TO engine)
-mla_test(server reply UP_TO engine)
+mla_tests(server parts TESTS request reply UP_TO engine)
 mla_test(server http UP_TO engine LABELS threads)

@@ -16,8 +16,6 @@ namespace mla {
 namespace {
 
 using Ids = std::vector<std::int32_t>;
-constexpr auto kParse = Tokenizer::AddedTokens::kParse;
-constexpr auto kText = Tokenizer::AddedTokens::kAsText;
 
 constexpr std::string_view kPrependReplace =
     R"({"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"},

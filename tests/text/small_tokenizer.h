@@ -10,6 +10,13 @@
 #include "mla/tokenizer.h"
 #include "testing/temp_dir.h"
 
+namespace mla {
+
+inline constexpr auto kParse = Tokenizer::AddedTokens::kParse;
+inline constexpr auto kText = Tokenizer::AddedTokens::kAsText;
+
+}  // namespace mla
+
 namespace mla::testing {
 
 // GPT-2's alphabet, worked out from its definition and not from the library.

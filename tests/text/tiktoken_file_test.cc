@@ -10,12 +10,12 @@
 #include "io/file.h"
 #include "mla/tokenizer.h"
 #include "testing/temp_dir.h"
+#include "text/small_tokenizer.h"
 
 namespace mla {
 namespace {
 
 using Ids = std::vector<std::int32_t>;
-constexpr auto kParse = Tokenizer::AddedTokens::kParse;
 
 // Worked out from RFC 4648, not from the library.
 std::string Base64(std::string_view bytes) {
@@ -59,7 +59,7 @@ Result<Tokenizer> Load(std::string_view model, std::string_view config, std::str
   return Tokenizer::Load(dir.path());
 }
 
-void Refused(const Result<Tokenizer>& result, std::string_view expected) {
+void RefusedFile(const Result<Tokenizer>& result, std::string_view expected) {
   const std::string message = result.ok() ? "accepted" : result.error().message;
   EXPECT_NE(message.find(expected), std::string::npos) << "wanted: " << expected << "\nfound:  " << message;
   EXPECT_EQ(message.find('\n'), std::string::npos) << message;
@@ -103,18 +103,18 @@ TEST(TiktokenFile, LinesOfOtherForms) {
         "YWI= -1",   "YWI= +256", "YWI= 0256", "YWI= 0x100", "YWI= 16777216", "YWI= 99999999999999999999",
         "YWI= ",     " 256",      "= 256",     "==== 256",   "YWI 256",       "YW=I 256",
         "YWI== 256", "YW*= 256",  "YWJ= 256",  "YW-_ 256",   "YR== 256",      "\xFF\xFF\xFF\xFF 256"}) {
-    Refused(Load(good + line + "\n", Config()), expected);
+    RefusedFile(Load(good + line + "\n", Config()), expected);
   }
-  Refused(Load("{\"model\": 1}", Config()), "line 1: expected a token in base64");
+  RefusedFile(Load("{\"model\": 1}", Config()), "line 1: expected a token in base64");
 }
 
 TEST(TiktokenFile, TokensAndRanksOnceEach) {
-  Refused(Load(Model({"ab", "ab"}), Config()),
-          "line 258: expected each token and each rank once, found the token of line 257 again");
-  Refused(Load(Model() + "YWI= 7\n", Config()),
-          "line 257: expected each token and each rank once, found rank 7 of line 8 again");
-  Refused(Load(Model() + "YWI= 257\n", Config()), "expected the ranks 0 to 257, found none of 256");
-  Refused(Load(Model() + "YWI= 16777215\n", Config()), "expected the ranks 0 to 16777215, found none of 256");
+  RefusedFile(Load(Model({"ab", "ab"}), Config()),
+              "line 258: expected each token and each rank once, found the token of line 257 again");
+  RefusedFile(Load(Model() + "YWI= 7\n", Config()),
+              "line 257: expected each token and each rank once, found rank 7 of line 8 again");
+  RefusedFile(Load(Model() + "YWI= 257\n", Config()), "expected the ranks 0 to 257, found none of 256");
+  RefusedFile(Load(Model() + "YWI= 16777215\n", Config()), "expected the ranks 0 to 16777215, found none of 256");
   std::string reordered = Model({"ab"});
   reordered = reordered.substr(reordered.find('\n') + 1) + reordered.substr(0, reordered.find('\n') + 1);
   EXPECT_TRUE(Load(reordered, Config()).ok());
@@ -123,10 +123,11 @@ TEST(TiktokenFile, TokensAndRanksOnceEach) {
 TEST(TiktokenFile, BytesAndLengths) {
   std::string model = Model();
   model.replace(0, model.find(' '), Base64("xy"));
-  Refused(Load(model, Config()), "/tiktoken.model: expected a token for each of the 256 bytes, found none for 0x00");
-  Refused(Load("", Config()), "for each of the 256 bytes");
-  Refused(Load(Model({std::string(5000, 'a')}), Config()),
-          "expected tokens of at most 512 bytes, found one of 5000 with id 256");
+  RefusedFile(Load(model, Config()),
+              "/tiktoken.model: expected a token for each of the 256 bytes, found none for 0x00");
+  RefusedFile(Load("", Config()), "for each of the 256 bytes");
+  RefusedFile(Load(Model({std::string(5000, 'a')}), Config()),
+              "expected tokens of at most 512 bytes, found one of 5000 with id 256");
 }
 
 // Whatever is cut off, the ids of the special tokens no longer follow the vocabulary.
@@ -140,17 +141,17 @@ TEST(TiktokenFile, TruncatedFiles) {
 }
 
 TEST(TiktokenFile, OtherClassesAreRefusedByName) {
-  Refused(Load(Model(), ""), "/tokenizer_config.json: tokenizer_class: expected \"TikTokenTokenizer\"");
-  Refused(Load(Model(), "{}"), "found nothing");
-  Refused(Load(Model(), R"({"tokenizer_class": "GPT2Tokenizer", "added_tokens_decoder": {}})"),
-          "found \"GPT2Tokenizer\"");
-  Refused(Load(Model(), R"({"tokenizer_class": 3})"), "found 3");
-  Refused(Load(Model(), "[]"), "tokenizer_class");
-  Refused(
+  RefusedFile(Load(Model(), ""), "/tokenizer_config.json: tokenizer_class: expected \"TikTokenTokenizer\"");
+  RefusedFile(Load(Model(), "{}"), "found nothing");
+  RefusedFile(Load(Model(), R"({"tokenizer_class": "GPT2Tokenizer", "added_tokens_decoder": {}})"),
+              "found \"GPT2Tokenizer\"");
+  RefusedFile(Load(Model(), R"({"tokenizer_class": 3})"), "found 3");
+  RefusedFile(Load(Model(), "[]"), "tokenizer_class");
+  RefusedFile(
       Load(Model(), Config({}, R"("auto_map": {"AutoTokenizer": ["tokenization_other.TikTokenTokenizer", null]}, )")),
       "auto_map.AutoTokenizer: expected tokenization_kimi.TikTokenTokenizer or "
       "tokenization_moonshot.TikTokenTokenizer, found \"tokenization_other.TikTokenTokenizer\"");
-  Refused(Load(Model(), Config({}, R"("auto_map": {"AutoTokenizer": ["../x.TikTokenTokenizer"]}, )")), "auto_map");
+  RefusedFile(Load(Model(), Config({}, R"("auto_map": {"AutoTokenizer": ["../x.TikTokenTokenizer"]}, )")), "auto_map");
 }
 
 TEST(TiktokenFile, TheClasssOwnCodeHoldsThePattern) {
@@ -171,18 +172,20 @@ TEST(TiktokenFile, TheClasssOwnCodeHoldsThePattern) {
     return Load(Model(), mapped, other);
   };
   const std::string begin = "/tokenization_kimi.py: expected the split pattern of Kimi K2, found ";
-  Refused(changed("{1,3}", "{1,2}"), begin + R"py(no "\\p{N}{1,3}" in its place)py");
+  RefusedFile(changed("{1,3}", "{1,2}"), begin + R"py(no "\\p{N}{1,3}" in its place)py");
   // One more in front of another, and behind the last; the last two in the other order; the last one missing.
-  Refused(changed(R"py(r"""\p{N})py", R"py(r"""x""", r"""\p{N})py"), begin + R"py(no "\\p{N}{1,3}" in its place)py");
-  Refused(changed(R"py(r"""\s+"""])py", R"py(r"""\s+""", r"""x"""])py"), begin + "more behind its last alternative");
-  Refused(changed(R"py(r"""\s+(?!\S)""", r"""\s+"""])py", R"py(r"""\s+""", r"""\s+(?!\S)"""])py"),
-          begin + R"py(no "\\s+(?!\\S)" in its place)py");
-  Refused(changed(R"py(, r"""\s+"""])py", "])"), begin + R"py(no "\\s+" in its place)py");
+  RefusedFile(changed(R"py(r"""\p{N})py", R"py(r"""x""", r"""\p{N})py"),
+              begin + R"py(no "\\p{N}{1,3}" in its place)py");
+  RefusedFile(changed(R"py(r"""\s+"""])py", R"py(r"""\s+""", r"""x"""])py"),
+              begin + "more behind its last alternative");
+  RefusedFile(changed(R"py(r"""\s+(?!\S)""", r"""\s+"""])py", R"py(r"""\s+""", r"""\s+(?!\S)"""])py"),
+              begin + R"py(no "\\s+(?!\\S)" in its place)py");
+  RefusedFile(changed(R"py(, r"""\s+"""])py", "])"), begin + R"py(no "\\s+" in its place)py");
 }
 
 TEST(TiktokenFile, SpecialTokensOfOtherForms) {
   const auto refused = [](std::string_view added, std::string_view expected) {
-    Refused(Load(Model(), Config(added)), expected);
+    RefusedFile(Load(Model(), Config(added)), expected);
   };
   refused(R"("255": {"content": "x"})", "added_tokens_decoder.255: expected an id from 256 to 513, the 258 after");
   refused(R"("514": {"content": "x"})", "added_tokens_decoder.514: expected an id");
@@ -197,8 +200,9 @@ TEST(TiktokenFile, SpecialTokensOfOtherForms) {
   refused(R"("256": {"content": "xy"}, "257": {"content": "x"})",
           "expected no content that another begins with (tiktoken takes either), found \"x\" and \"xy\"");
   refused(R"("256": {"content": "<|reserved_token_300|>"})", "expected no content that another begins with");
-  Refused(Load(Model(), "{" + std::string(kClass) + "}"), "added_tokens_decoder: expected an object, found nothing");
-  Refused(Load(Model(), Config({}, R"("bos_token": "[BOS]", )")), "bos_token: expected a token of the vocabulary");
+  RefusedFile(Load(Model(), "{" + std::string(kClass) + "}"),
+              "added_tokens_decoder: expected an object, found nothing");
+  RefusedFile(Load(Model(), Config({}, R"("bos_token": "[BOS]", )")), "bos_token: expected a token of the vocabulary");
 }
 
 // Moonlight's class counts 258 special ids, Kimi's 256: the last two are there where the config names them.
@@ -226,8 +230,9 @@ TEST(TiktokenFile, LongTextsOfOneKind) {
 TEST(TiktokenFile, OnlySentencepiecesFile) {
   const testing::TempDir dir;
   dir.Write("tokenizer.model", "\x0a\x0b");
-  Refused(Tokenizer::Load(dir.path()),
-          "/tokenizer.model: expected a tokenizer.json or tiktoken.model beside it, found neither; transformers, with");
+  RefusedFile(
+      Tokenizer::Load(dir.path()),
+      "/tokenizer.model: expected a tokenizer.json or tiktoken.model beside it, found neither; transformers, with");
 }
 
 }  // namespace

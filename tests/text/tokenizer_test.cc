@@ -20,8 +20,6 @@ using Ids = std::vector<std::int32_t>;
 using testing::Added;
 using testing::SmallTokenizer;
 using testing::Split;
-constexpr auto kText = Tokenizer::AddedTokens::kAsText;
-constexpr auto kParse = Tokenizer::AddedTokens::kParse;
 
 Ids Encode(const Result<Tokenizer>& tokenizer, std::string_view text, Tokenizer::AddedTokens added = kText) {
   EXPECT_TRUE(tokenizer.ok()) << tokenizer.error().message;

@@ -10,7 +10,7 @@
 namespace mla::testing {
 namespace {
 
-class Fixture : public ::testing::TestWithParam<std::string> {};
+class EveryFixture : public ::testing::TestWithParam<std::string> {};
 
 void ExpectPasses(const UnderProof& fixture, const std::string& kernels = "") {
   verify::Options options;
@@ -28,11 +28,11 @@ void ExpectPasses(const UnderProof& fixture, const std::string& kernels = "") {
   EXPECT_EQ(report.Summary(), verify::Verdict::kNotRun);
 }
 
-TEST_P(Fixture, PassesInBf16) {
+TEST_P(EveryFixture, PassesInBf16) {
   ExpectPasses(UnderProof(ConformanceData(GetParam()), WeightDType::kBF16, DType::kBF16));
 }
 
-INSTANTIATE_TEST_SUITE_P(Fixtures, Fixture, ::testing::ValuesIn(ConformanceFixtures()),
+INSTANTIATE_TEST_SUITE_P(Fixtures, EveryFixture, ::testing::ValuesIn(ConformanceFixtures()),
                          [](const auto& test) { return TestName(test.param); });
 
 TEST(InFp8, Passes) { ExpectPasses(UnderProof(ConformanceData("fp8"), WeightDType::kFp8, DType::kBF16)); }

@@ -26,7 +26,7 @@ namespace {
 
 using verify::Subject;
 
-UnderProof& Fixture() {
+UnderProof& SharingFixture() {
   static UnderProof fixture(ConformanceData("deepseek_v3"), WeightDType::kBF16, DType::kBF16);
   return fixture;
 }
@@ -36,7 +36,7 @@ Engine EngineThatRan(const Model& model, const EngineOptions& like, Mode mode, s
                      std::int64_t continued) {
   EngineOptions options = like;
   options.mode = mode;
-  Engine engine = Need(Engine::Create(model, options, *Fixture().pool));
+  Engine engine = Need(Engine::Create(model, options, *SharingFixture().pool));
   Request request;
   request.prompt.assign(ids.begin(), ids.end());
   request.continued = continued;
@@ -113,7 +113,7 @@ void StaleRopeFingerprint(Subject* s) {
 }
 
 void ExpectCaught(const char* name, Mode mode, const std::string& check, void (*plant)(Subject*)) {
-  Subject subject = Fixture().subject();
+  Subject subject = SharingFixture().subject();
   if (plant != nullptr) plant(&subject);
   const verify::Budget budget(600, {});
   verify::Report report;

@@ -1,7 +1,1 @@
-mla_test(verify attention_oracle)
-mla_test(verify bounds)
-mla_test(verify faults)
-mla_test(verify fixtures)
-mla_test(verify report)
-mla_test(verify sharing_faults)
-mla_test(verify reading)
+mla_tests(verify parts TESTS attention_oracle bounds faults fixtures report sharing_faults reading)

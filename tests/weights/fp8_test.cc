@@ -37,7 +37,7 @@ using testing::TinyConfigJson;
 using testing::TinyOptions;
 using testing::WriteFp8Checkpoint;
 
-Result<ModelWeights> LoadAll(const Opened& opened, WeightDType keep, int threads = 2, const Progress& progress = {}) {
+Result<ModelWeights> LoadKept(const Opened& opened, WeightDType keep, int threads = 2, const Progress& progress = {}) {
   const auto pool = MakeThreadPool(threads);
   return Load(opened.config, opened.checkpoint, keep, *pool, progress);
 }
@@ -67,8 +67,8 @@ TEST(Fp8Weights, HoldTheBitsOfTheSameNumbersStoredWide) {
       const Opened fp8 = Open(dir.File("fp8"));
       const Opened wide = Open(dir.File("wide"));
       for (const WeightDType keep : {WeightDType::kF32, WeightDType::kBF16}) {
-        const ModelWeights a = Need(LoadAll(fp8, keep));
-        const ModelWeights b = Need(LoadAll(wide, keep));
+        const ModelWeights a = Need(LoadKept(fp8, keep));
+        const ModelWeights b = Need(LoadKept(wide, keep));
         EXPECT_EQ(a.bytes(), PlannedBytes(fp8.config, keep, &fp8.checkpoint));
         ExpectSameBytes(a.arena, b.arena);
         for (std::size_t i = 0; i < a.layers.size(); ++i) {
@@ -132,8 +132,8 @@ TEST(Fp8Weights, StayFp8AndAreTheSameWeights) {
       const TempDir dir;
       WriteFp8Checkpoint(dir.File("fp8"), dir.File("wide"), TinyConfigJson(options), 11, kind);
       const Opened opened = Open(dir.File("fp8"));
-      const ModelWeights kept = Need(LoadAll(opened, WeightDType::kFp8));
-      const ModelWeights rounded = Need(LoadAll(opened, WeightDType::kBF16));
+      const ModelWeights kept = Need(LoadKept(opened, WeightDType::kFp8));
+      const ModelWeights rounded = Need(LoadKept(opened, WeightDType::kBF16));
       EXPECT_EQ(kept.bytes(), PlannedBytes(opened.config, WeightDType::kFp8, &opened.checkpoint));
       EXPECT_EQ(kept.bytes(), PlannedBytes(opened.config, WeightDType::kFp8, nullptr)) << "the config says as much";
       EXPECT_EQ(kept.lm_head.format, ops::PackedFormat::kBF16);
@@ -161,8 +161,8 @@ TEST(Fp8Weights, OfOddBlocksAreKeptInBf16) {
   const TempDir dir;
   WriteFp8Checkpoint(dir.File("fp8"), dir.File("wide"), TinyConfigJson(), 11, {16, 9, DType::kF32, false});
   const Opened opened = Open(dir.File("fp8"));
-  const ModelWeights kept = Need(LoadAll(opened, WeightDType::kFp8));
-  ExpectSameBytes(kept.arena, Need(LoadAll(opened, WeightDType::kBF16)).arena);
+  const ModelWeights kept = Need(LoadKept(opened, WeightDType::kFp8));
+  ExpectSameBytes(kept.arena, Need(LoadKept(opened, WeightDType::kBF16)).arena);
 }
 
 // Replaces tensors by name with those of another checkpoint, without scales.
@@ -189,8 +189,8 @@ TEST(Fp8Weights, BesideWiderOnesAreKeptInBf16) {
   const Opened wide = Open(dir.File("wide"));
   Widen(dir.File("fp8"), wide.checkpoint, "kv_a_proj_with_mqa.weight");
   const Opened opened = Open(dir.File("fp8"));
-  const ModelWeights kept = Need(LoadAll(opened, WeightDType::kFp8));
-  const ModelWeights rounded = Need(LoadAll(opened, WeightDType::kBF16));
+  const ModelWeights kept = Need(LoadKept(opened, WeightDType::kFp8));
+  const ModelWeights rounded = Need(LoadKept(opened, WeightDType::kBF16));
   EXPECT_EQ(kept.bytes(), PlannedBytes(opened.config, WeightDType::kFp8, &opened.checkpoint));
   for (std::size_t i = 0; i < kept.layers.size(); ++i) {
     const ops::PackedMatrix& m = kept.layers[i].attention.q_a_kv_a;
@@ -228,7 +228,7 @@ TEST(Fp8Weights, ProgressReachesTheTotal) {
   std::int64_t bytes = 0;
   for (const io::Tensor& tensor : opened.checkpoint.tensors()) bytes += tensor.bytes;
   std::int64_t last = 0;
-  Need(LoadAll(opened, WeightDType::kBF16, 1, [&](std::int64_t done, std::int64_t total) {
+  Need(LoadKept(opened, WeightDType::kBF16, 1, [&](std::int64_t done, std::int64_t total) {
     EXPECT_GT(done, last);
     EXPECT_EQ(total, bytes);
     last = done;
@@ -275,7 +275,7 @@ void ExpectRefused(const std::string& dir, const std::vector<std::string>& parts
   ASSERT_FALSE(model.ok());
   for (const std::string& part : parts) EXPECT_THAT(model.error().message, HasSubstr(part));
   for (const WeightDType keep : {WeightDType::kBF16, WeightDType::kFp8}) {
-    const Result<ModelWeights> weights = LoadAll(opened, keep);
+    const Result<ModelWeights> weights = LoadKept(opened, keep);
     ASSERT_FALSE(weights.ok());
     for (const std::string& part : parts) EXPECT_THAT(weights.error().message, HasSubstr(part));
   }
@@ -305,7 +305,7 @@ TEST(Fp8Weights, ValuesThatAreNoneAreRefusedByName) {
     }
   }
   patch.Write(layer + "self_attn.o_proj.weight_scale_inv", 1, 0.0F);  // a block of zeros
-  EXPECT_TRUE(LoadAll(Open(fp8), WeightDType::kBF16).ok());
+  EXPECT_TRUE(LoadKept(Open(fp8), WeightDType::kBF16).ok());
 }
 
 TEST(Fp8Weights, ScalesOfUe8m0ArePowersOfTwo) {
@@ -313,7 +313,7 @@ TEST(Fp8Weights, ScalesOfUe8m0ArePowersOfTwo) {
   const std::string fp8 = dir.File("fp8");
   WriteFp8Checkpoint(fp8, dir.File("wide"), TinyConfigJson(), 15, {20, 24, DType::kF32, true});
   const Patch patch(fp8);
-  EXPECT_TRUE(LoadAll(Open(fp8), WeightDType::kBF16).ok());
+  EXPECT_TRUE(LoadKept(Open(fp8), WeightDType::kBF16).ok());
   patch.Write("model.layers.0.mlp.up_proj.weight_scale_inv", 2, 0.75F);
   ExpectRefused(fp8, {"model.layers.0.mlp.up_proj.weight_scale_inv: expected powers of two", "found 0.75 at [0, 2]"});
 }

@@ -1,3 +1,1 @@
-mla_test(weights weights)
-mla_test(weights read_ahead)
-mla_test(weights fp8)
+mla_tests(weights parts TESTS weights read_ahead fp8)
