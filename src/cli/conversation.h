@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "chat/seen_turns.h"
 #include "mla/chat.h"
 #include "mla/result.h"
 #include "mla/tokenizer.h"
@@ -28,7 +29,7 @@ class Conversation {
   // them. False, and nothing changes, where they are not what the template writes.
   bool Recall(std::span<const std::int32_t> ids);
   // All that was seen; empty before the first reply, and where messages have changed since.
-  const std::vector<std::int32_t>& seen_ids() const { return seen_ids_; }
+  const std::vector<std::int32_t>& seen_ids() const { return seen_.ids; }
   // With the system's message, where there is one.
   std::vector<ChatMessage> messages() const;
 
@@ -41,9 +42,6 @@ class Conversation {
   void AddReply(const std::string& text, std::span<const std::int32_t> ids);
 
  private:
-  // Whether a text begins with what was seen, written by the same.
-  bool Continues(const ChatText& now) const;
-
   const ChatTemplate& chat_;
   const Tokenizer& tokenizer_;
   ChatInput settings_;
@@ -54,8 +52,7 @@ class Conversation {
   ChatText prompt_;
   std::vector<std::int32_t> prompt_ids_;
   // The last prompt that was answered, with its answer; empty where the messages are no longer those.
-  ChatText seen_;
-  std::vector<std::int32_t> seen_ids_;
+  chat::SeenTurn seen_;
 };
 
 }  // namespace mla::cli

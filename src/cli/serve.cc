@@ -14,6 +14,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "chat/seen_turns.h"
 #include "cli/app.h"
 #include "cli/chat_template_option.h"
 #include "cli/command.h"
@@ -75,18 +76,25 @@ void RaiseDescriptors(std::size_t connections) {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// As the template writes it; on whichever thread reads the request. A request's variables come before the program's.
+// Replies whose next turns are expected; 16 MiB hold some hundred conversations of a few thousand tokens.
+constexpr std::size_t kTurns = 1024;
+constexpr std::size_t kTurnBytes = std::size_t{16} << 20;
+
+// As the template writes it, with the ids of replies that were given here; on whichever thread reads the request. A
+// request's variables come before the program's.
 Result<server::ChatPrompt> Render(const ChatTemplate& chat, const ChatInput& settings, const Tokenizer& tokenizer,
-                                  const server::ChatRequest& request) {
+                                  const server::ChatRequest& request, chat::SeenTurns* turns) {
   ChatInput input = settings;
   input.messages = request.messages;
   input.tools = request.tools;
   if (!request.variables.empty()) input.variables = request.variables;
-  MLA_ASSIGN_OR_RETURN(const ChatText written, chat.Render(input));
+  MLA_ASSIGN_OR_RETURN(ChatText written, chat.Render(input));
   server::ChatPrompt prompt;
-  MLA_ASSIGN_OR_RETURN(prompt.ids, EncodeChat(tokenizer, written));
+  MLA_ASSIGN_OR_RETURN(prompt.ids, turns->Encode(tokenizer, written));
   const std::size_t end = written.text.find_last_not_of(" \n");
   prompt.in_reasoning = std::string_view(written.text).substr(0, end + 1).ends_with("<think>");
+  prompt.replied = [turns, &tokenizer, written = std::move(written),
+                    ids = prompt.ids](std::span<const std::int32_t> reply) { turns->Add(tokenizer, written, ids, reply); };
   return prompt;
 }
 
@@ -121,8 +129,9 @@ Result<int> Serve(ServeOptions o, const Log& log) {
   parts.engine = loaded.engine.get();
   parts.info = &loaded.model->info();
   parts.tokenizer = &tokenizer;
+  chat::SeenTurns turns(kTurns, kTurnBytes);
   if (!chat.names().empty()) {
-    parts.chat = [&](const server::ChatRequest& request) { return Render(chat, settings, tokenizer, request); };
+    parts.chat = [&](const server::ChatRequest& request) { return Render(chat, settings, tokenizer, request, &turns); };
   }
   parts.log = [&lines](std::string_view line) { lines.info("{}", line); };
   MLA_ASSIGN_OR_RETURN(const auto server, server::Server::Start(std::move(parts), o.server));

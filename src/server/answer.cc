@@ -84,6 +84,7 @@ void Answer::OnToken(std::int64_t index, const LoopEvent& event) {
   }
   output.last = now;
   ++output.generated;
+  if (options_.replied) output.ids.push_back(event.id);
   ++metrics_->output_tokens;
   Shown shown = output.choice.Push(event.id, event.logprob, event.top);
   if (options_.stream) Stream(index, shown, false);
@@ -111,12 +112,19 @@ void Answer::OnFinished(std::int64_t prompt, const LoopEvent& event) {
           {.status = 504, .message = "the answer was not ready in time (--request-timeout)", .code = "deadline"});
     case FinishReason::kNotFinite:
       return Fail({.status = 500, .message = "the model's logits are no numbers", .code = "not_finite"});
-    case FinishReason::kEos: return EndChoice(index, "stop");
+    case FinishReason::kEos: TellReply(index, 1); return EndChoice(index, "stop");
     case FinishReason::kMaxTokens:
-    case FinishReason::kContext: return EndChoice(index, "length");
+    case FinishReason::kContext: TellReply(index, 0); return EndChoice(index, "length");
     case FinishReason::kNone:
     case FinishReason::kCancelled: return;
   }
+}
+
+void Answer::TellReply(std::int64_t index, std::size_t closing) {
+  const Output& output = outputs_[static_cast<std::size_t>(index)];
+  // Text behind a stop text was not sent: what the client sends back is another reply.
+  if (!options_.replied || !output.finish.empty() || output.ids.size() < closing) return;
+  options_.replied(std::span(output.ids).first(output.ids.size() - closing));
 }
 
 void Answer::EndChoice(std::int64_t index, std::string reason) {

@@ -3,8 +3,10 @@
 #define MLA_SERVER_ANSWER_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,6 +32,7 @@ struct AnswerOptions {
   std::int64_t created = 0;  // seconds since 1970
   std::vector<std::string> stop;
   std::optional<ReplyParser::Options> reply;
+  std::function<void(std::span<const std::int32_t>)> replied;  // ChatPrompt's
 };
 
 class Answer {
@@ -63,6 +66,7 @@ class Answer {
     std::vector<ReplyPart> calls;  // name and id, with whole arguments in `arguments`
     std::vector<std::string> arguments;
     std::vector<ShownToken> tokens;
+    std::vector<std::int32_t> ids;  // where `replied` is to be told
     std::int64_t generated = 0;
     std::string finish;  // "" until it has ended
     Clock::time_point last;
@@ -72,6 +76,7 @@ class Answer {
   void Begin();
   void OnToken(std::int64_t index, const LoopEvent& event);
   void OnFinished(std::int64_t prompt, const LoopEvent& event);
+  void TellReply(std::int64_t index, std::size_t closing);
   void EndChoice(std::int64_t index, std::string reason);
   void Keep(std::int64_t index, Shown shown);
   void Stream(std::int64_t index, const Shown& shown, bool last);

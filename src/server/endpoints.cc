@@ -233,6 +233,7 @@ void ServerImpl::Converse(const ExchangePtr& e, const ChatRequest& request, cons
   const std::int64_t room = std::max<std::int64_t>(1, context_ - static_cast<std::int64_t>(prompt.ids.size()));
   AnswerOptions options = OptionsOf(g, true);
   options.reply = ReplyParser::Options{prompt.in_reasoning, request.parse_tools};
+  options.replied = prompt.replied;
   Launch(e, std::move(options), {Scheduled(g, prompt.ids, false, g.max_tokens.value_or(room))});
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,8 @@ namespace mla::server {
 struct ChatPrompt {
   std::vector<std::int32_t> ids;
   bool in_reasoning = false;  // it ends with <think>
+  // May be empty. Told, on the server's thread, the ids of each reply that has ended, but for the one that ended it.
+  std::function<void(std::span<const std::int32_t>)> replied = {};
 };
 using RenderChat = std::function<Result<ChatPrompt>(const ChatRequest&)>;
 

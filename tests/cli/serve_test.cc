@@ -125,6 +125,38 @@ TEST(Serve, ChatIsWhatTheTemplateWritesAndTheModelGoesOnWith) {
   EXPECT_EQ(serving.End(SIGTERM), 0);
 }
 
+// A reply whose text would be encoded to other ids than the model drew: the next turn begins with those drawn.
+TEST(Serve, ANextTurnFindsTheRowsOfTheReply) {
+  Serving serving({DemoDir(), "--mode", "absorb", "--ctx", "512", "--max-sequences", "2"});
+  ASSERT_GT(serving.port(), 0);
+  Json messages = {{{"role", "user"}, {"content", "Who was Noah?"}}};
+  for (int seed = 0;; ++seed) {
+    ASSERT_LT(seed, 50) << "every reply is encoded as it was drawn";
+    const Json first = serving.Post("/v1/chat/completions", {{"messages", messages},
+                                                             {"max_tokens", 40},
+                                                             {"temperature", 1.9},
+                                                             {"seed", seed},
+                                                             {"stream", false}});
+    ASSERT_TRUE(first.contains("choices")) << first.dump();
+    const std::string reply = first["choices"][0]["message"]["content"];
+    const int drawn = first["usage"]["completion_tokens"];
+    const Json again = serving.Post("/tokenize", {{"prompt", reply}, {"add_special_tokens", false}});
+    if (drawn < 40 || again["count"] == drawn) continue;
+
+    Json next = messages;
+    next.push_back({{"role", "assistant"}, {"content", reply}});
+    next.push_back({{"role", "user"}, {"content", "And then?"}});
+    const Json second = serving.Post("/v1/chat/completions", {{"messages", next}, {"max_tokens", 1}});
+    ASSERT_TRUE(second.contains("usage")) << second.dump();
+    // The last token of a reply has no row yet.
+    const int seen = first["usage"]["prompt_tokens"].get<int>() + drawn;
+    EXPECT_EQ(second["usage"]["prompt_tokens_details"]["cached_tokens"], seen - 1);
+    EXPECT_GT(second["usage"]["prompt_tokens"], seen);
+    break;
+  }
+  EXPECT_EQ(serving.End(SIGTERM), 0);
+}
+
 TEST(Serve, WhatItCanNotDoIsOneLine) {
   ExpectOneLine(Mla({"serve", DemoDir(), "--host", "example.org"}), {"--host", "example.org"});
   ExpectOneLine(Mla({"serve", DemoDir(), "--ctx", "1000000"}), {"--ctx", "positions"});

@@ -96,7 +96,9 @@ class Http : public ::testing::Test {
     parts.log = [](std::string_view) {};
     parts.chat = [](const ChatRequest& request) -> Result<ChatPrompt> {
       MLA_ASSIGN_OR_RETURN(auto ids, DemoTokenizer().Encode(request.messages));
-      return ChatPrompt{std::move(ids), false};
+      return ChatPrompt{std::move(ids), false, [this](std::span<const std::int32_t> reply) {
+                          replies_.emplace_back(reply.begin(), reply.end());
+                        }};
     };
     server_ = Need(Server::Start(std::move(parts), server));
     thread_ = std::thread([this] { server_->Run(false); });
@@ -134,6 +136,7 @@ class Http : public ::testing::Test {
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Server> server_;
   std::thread thread_;
+  std::vector<std::vector<std::int32_t>> replies_;  // of chats, as the server told them; read once it has answered
 };
 
 // Texts of a stream's events, joined.
@@ -208,6 +211,11 @@ TEST_F(Http, ChatStreamsWhatItAnswers) {
   const std::string stream = Call("/v1/chat/completions", body + R"(, "stream": true})");
   EXPECT_EQ(StreamedText(stream, "content"), choice.Find("message")->Find("content")->string());
   EXPECT_THAT(stream, HasSubstr(R"("delta":{"role":"assistant")"));
+  server_->Stop();
+  thread_.join();
+  ASSERT_EQ(replies_.size(), 2U) << "each reply's ids are told once";
+  EXPECT_EQ(replies_[0].size(), 12U);
+  EXPECT_EQ(replies_[0], replies_[1]);
 }
 
 TEST_F(Http, SeveralPromptsAndSamplesWithEcho) {
