@@ -61,20 +61,19 @@ void MeasureCrossover(FormBench* bench, const CrossoverEffort& effort, const std
   const auto begin = Clock::now();
   FormPairs warm_up;
   AddPairs(bench, 0, 1, 0, 1, &warm_up);
-  bool first = true;
   bool more = true;
-  while (more) {
+  for (int pass = 0; more; ++pass) {
     more = false;
-    for (std::size_t i = 0; i < points->size(); ++i) {
+    for (std::size_t k = 0; k < points->size(); ++k) {
+      const std::size_t i = AlongPass(pass, k, points->size());
       CrossoverPoint& p = (*points)[i];
       if (Since(begin) > effort.seconds) return;
       const std::int64_t wanted = effort.most - std::ssize(p.pairs.mha);
       if (wanted <= 0) continue;
       AddPairs(bench, p.keys - p.rows, p.rows, kPointSeconds, std::min(kMostPairs, wanted), &p.pairs);
       more = more || std::ssize(p.pairs.mha) < effort.most;
-      if (first) step(i);
+      if (pass == 0) step(i);
     }
-    first = false;
   }
 }
 

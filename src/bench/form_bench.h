@@ -3,6 +3,7 @@
 #ifndef MLA_BENCH_FORM_BENCH_H_
 #define MLA_BENCH_FORM_BENCH_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -70,6 +71,12 @@ struct FormPairs {
   // some.
   double Seconds(Form form) const;
 };
+// The k-th point of a pass over `points`: every second pass goes backwards. What comes after points of seconds may run
+// at a tenth of its speed for a while (seen after 30 s of long points on a virtual machine), and is measured after
+// short ones too.
+inline std::size_t AlongPass(std::int64_t pass, std::size_t k, std::size_t points) {
+  return pass % 2 == 0 ? k : points - 1 - k;
+}
 // A point of a pass over many: short ones are repeated, long ones average by themselves.
 inline constexpr double kPointSeconds = 30e-3;
 inline constexpr std::int64_t kMostPairs = 8;

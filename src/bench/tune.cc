@@ -27,9 +27,10 @@ struct Grid {
   explicit Grid(const TuneGrid& grid) : axes(grid), points(grid.rows.size() * grid.cached.size()) {}
   FormPairs& At(std::size_t row, std::size_t column) { return points[row * axes.cached.size() + column]; }
 
-  double MeasureColumn(FormBench* bench, std::size_t column) {
+  double MeasureColumn(FormBench* bench, std::int64_t pass, std::size_t column) {
     const auto begin = Clock::now();
-    for (std::size_t row = 0; row < axes.rows.size(); ++row) {
+    for (std::size_t k = 0; k < axes.rows.size(); ++k) {
+      const std::size_t row = AlongPass(pass, k, axes.rows.size());
       AddPairs(bench, axes.cached[column], axes.rows[row], kPointSeconds, kMostPairs, &At(row, column));
     }
     return Since(begin);
@@ -98,14 +99,16 @@ TunedShape Tune(FormBench* bench, const TuneShape& shape, const TuneGrid& grid, 
           ColumnWork(shape.dims, grid, grid.cached[column]) / ColumnWork(shape.dims, grid, grid.cached[column - 1]);
       if (Since(begin) + last * growth > seconds) break;
     }
-    last = samples.MeasureColumn(bench, column);
+    last = samples.MeasureColumn(bench, 0, column);
     pass += last;
     ++samples.cached;
   }
   TunedShape tuned;
   tuned.name = shape.name;
   for (tuned.passes = 1; tuned.passes < kMostPasses && Since(begin) + pass <= seconds; ++tuned.passes) {
-    for (std::size_t column = 0; column < samples.cached; ++column) samples.MeasureColumn(bench, column);
+    for (std::size_t k = 0; k < samples.cached; ++k) {
+      samples.MeasureColumn(bench, tuned.passes, AlongPass(tuned.passes, k, samples.cached));
+    }
   }
   MeasuredForms& m = tuned.forms;
   m.dims = shape.dims;

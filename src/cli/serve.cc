@@ -93,8 +93,8 @@ Result<server::ChatPrompt> Render(const ChatTemplate& chat, const ChatInput& set
   MLA_ASSIGN_OR_RETURN(prompt.ids, turns->Encode(tokenizer, written));
   const std::size_t end = written.text.find_last_not_of(" \n");
   prompt.in_reasoning = std::string_view(written.text).substr(0, end + 1).ends_with("<think>");
-  prompt.replied = [turns, &tokenizer, written = std::move(written),
-                    ids = prompt.ids](std::span<const std::int32_t> reply) { turns->Add(tokenizer, written, ids, reply); };
+  prompt.replied = [turns, &tokenizer, written = std::move(written), ids = prompt.ids](
+                       std::span<const std::int32_t> reply) { turns->Add(tokenizer, written, ids, reply); };
   return prompt;
 }
 

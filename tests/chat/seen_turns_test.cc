@@ -89,7 +89,11 @@ TEST_F(SeenTurnsTest, TheLeastRecentlyUsedAreForgotten) {
   Add();
   turns_.Add(Demo(), Rendered(next_), Need(EncodeChat(Demo(), Rendered(next_))), Letters("so"));
   EXPECT_EQ(turns_.size(), 1U) << "a turn that goes on from another takes its place";
-  const auto kept = [&] { return Need(turns_.Encode(Demo(), Rendered({{"user", "In"}, {"assistant", reply_}, {"user", "and then"}, {"assistant", "so"}, {"user", "x"}}))); };
+  const auto kept = [&] {
+    return Need(turns_.Encode(
+        Demo(),
+        Rendered({{"user", "In"}, {"assistant", reply_}, {"user", "and then"}, {"assistant", "so"}, {"user", "x"}})));
+  };
   const auto expected = kept();
   for (const char* word : {"a", "b", "c", "d"}) {
     const ChatText other = Rendered({{"user", word}});

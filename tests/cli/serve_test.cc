@@ -132,11 +132,9 @@ TEST(Serve, ANextTurnFindsTheRowsOfTheReply) {
   Json messages = {{{"role", "user"}, {"content", "Who was Noah?"}}};
   for (int seed = 0;; ++seed) {
     ASSERT_LT(seed, 50) << "every reply is encoded as it was drawn";
-    const Json first = serving.Post("/v1/chat/completions", {{"messages", messages},
-                                                             {"max_tokens", 40},
-                                                             {"temperature", 1.9},
-                                                             {"seed", seed},
-                                                             {"stream", false}});
+    const Json first = serving.Post(
+        "/v1/chat/completions",
+        {{"messages", messages}, {"max_tokens", 40}, {"temperature", 1.9}, {"seed", seed}, {"stream", false}});
     ASSERT_TRUE(first.contains("choices")) << first.dump();
     const std::string reply = first["choices"][0]["message"]["content"];
     const int drawn = first["usage"]["completion_tokens"];

@@ -94,7 +94,7 @@ class Http : public ::testing::Test {
     parts.info = &SmallModel().info();
     parts.tokenizer = &DemoTokenizer();
     parts.log = [](std::string_view) {};
-    parts.chat = [](const ChatRequest& request) -> Result<ChatPrompt> {
+    parts.chat = [this](const ChatRequest& request) -> Result<ChatPrompt> {
       MLA_ASSIGN_OR_RETURN(auto ids, DemoTokenizer().Encode(request.messages));
       return ChatPrompt{std::move(ids), false, [this](std::span<const std::int32_t> reply) {
                           replies_.emplace_back(reply.begin(), reply.end());
