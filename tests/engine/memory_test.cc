@@ -165,7 +165,7 @@ void ExpectPlannedIsAllocated(const Model& model, const EngineOptions& options) 
 TEST(Plan, IsWhatIsAllocated) {
   std::vector<Model> models;
   for (const TinyOptions& options : Families()) models.push_back(TinyModel(options, 3, WeightDType::kBF16));
-  models.push_back(LoadModel(DemoDir(), WeightDType::kF32));
+  for (const WeightDType keep : {WeightDType::kF32, WeightDType::kBF16}) models.push_back(LoadModel(DemoDir(), keep));
   for (std::size_t i = 0; i < models.size(); ++i) {
     for (const DType kv : {DType::kBF16, DType::kF32}) {
       for (const std::int64_t context : {1, 100, 2000}) {
