@@ -112,6 +112,31 @@ TEST(Mtp, GuessesAreTheReferences) {
   }
 }
 
+// Rows of several sequences in one step, prompts beside output: each guess is made of its own sequence's row.
+TEST(Mtp, InCompanyGuessesAreThoseAlone) {
+  EngineOptions options = Options(Drafter::kMtp, 1);
+  options.max_sequences = 3;
+  options.prefill_chunk = 40;
+  const auto pool = MakeThreadPool(1);
+  Engine engine = Need(Engine::Create(Demo(), options, *pool));
+  std::vector<SequenceId> ids;
+  std::vector<Told> alone;
+  EngineStats sum;
+  for (const char* name : {"genesis", "tokens_128", "unicode"}) {
+    const Request request = Greedy(GoldenIds(name));
+    alone.push_back(RunOne(Options(Drafter::kMtp, 1), request));
+    sum.draft_rows += alone.back().stats.draft_rows;
+    sum.accepted += alone.back().stats.accepted;
+    ids.push_back(Need(engine.Submit(request)));
+  }
+  RunAll(&engine, ids);
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    ExpectSameBits(OutcomeOf(engine, ids[i]), alone[i].outcome, "in company");
+  }
+  EXPECT_EQ(engine.stats().draft_rows, sum.draft_rows);
+  EXPECT_EQ(engine.stats().accepted, sum.accepted);
+}
+
 // The layer's own output as the next hidden state: no oracle, but worth having.
 TEST(Mtp, SeveralGuessesAStep) {
   const Request request = Greedy(GoldenIds("genesis"));
