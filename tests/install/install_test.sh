@@ -2,13 +2,12 @@
 # Installs a build into an empty prefix, and builds and runs the examples against what was installed, with
 # find_package and with pkg-config. Then looks at what the attention library brings along.
 #
-#   install_test.sh BUILD_DIR SOURCE_DIR CXX CXX_FLAGS BUILD_TYPE
+#   install_test.sh BUILD_DIR SOURCE_DIR CXX BUILD_TYPE
 set -euo pipefail
 build=$1
 source=$2
 cxx=$3
-flags=$4
-build_type=$5
+build_type=$4
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -46,7 +45,7 @@ if grep -rIl -e "$source" -e "$build" "$prefix"; then fail "installed files name
 # The examples by find_package.
 for example in attention_only run_model; do
   quiet cmake -S "$source/examples/$example" -B "$work/$example" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_CXX_COMPILER="$cxx" \
-    -DCMAKE_CXX_FLAGS="$flags -Wall -Wextra -Werror" -DCMAKE_BUILD_TYPE="$build_type"
+    -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" -DCMAKE_BUILD_TYPE="$build_type"
   quiet cmake --build "$work/$example"
 done
 # And by pkg-config.
@@ -55,8 +54,7 @@ mkdir "$work/pc"
 for pair in attention_only:mla-attention run_model:mla; do
   example=${pair%:*}
   read -ra options <<<"$(pkg-config --static --cflags --libs "${pair#*:}")"
-  read -ra extra <<<"$flags"
-  quiet "$cxx" -std=c++20 -O1 -Wall -Wextra -Werror "${extra[@]}" "$source/examples/$example/main.cc" "${options[@]}" \
+  quiet "$cxx" -std=c++20 -O1 -Wall -Wextra -Werror "$source/examples/$example/main.cc" "${options[@]}" \
     -o "$work/pc/$example"
 done
 
