@@ -198,6 +198,13 @@ Status SortKeyed(std::vector<Keyed>* items, bool reverse, Heap* heap) {
   return {};
 }
 
+Value ListOf(std::vector<Keyed> keyed, Heap* heap) {
+  std::vector<Value> items;
+  items.reserve(keyed.size());
+  for (Keyed& entry : keyed) items.push_back(std::move(entry.item));
+  return Value::List(heap, ListFlavor::kList, std::move(items));
+}
+
 Result<Value> Sort(Call& call) {
   MLA_ASSIGN_OR_RETURN(const Value items, Iterate(call.subject, call.heap));
   if (call.args[2] != nullptr && call.args[2]->is_text() && call.args[2]->bytes().find(',') != std::string_view::npos)
@@ -208,9 +215,7 @@ Result<Value> Sort(Call& call) {
     keyed.push_back({std::move(key), item});
   }
   MLA_RETURN_IF_ERROR(SortKeyed(&keyed, TrueArgument(call, 0, false), call.heap));
-  std::vector<Value> sorted;
-  for (Keyed& entry : keyed) sorted.push_back(std::move(entry.item));
-  return Value::List(call.heap, ListFlavor::kList, std::move(sorted));
+  return ListOf(std::move(keyed), call.heap);
 }
 
 Result<Value> DictSort(Call& call) {
@@ -224,9 +229,7 @@ Result<Value> DictSort(Call& call) {
     keyed.push_back({std::move(key), Value::List(call.heap, ListFlavor::kTuple, {name, value})});
   }
   MLA_RETURN_IF_ERROR(SortKeyed(&keyed, TrueArgument(call, 2, false), call.heap));
-  std::vector<Value> sorted;
-  for (Keyed& entry : keyed) sorted.push_back(std::move(entry.item));
-  return Value::List(call.heap, ListFlavor::kList, std::move(sorted));
+  return ListOf(std::move(keyed), call.heap);
 }
 
 template <bool greatest>

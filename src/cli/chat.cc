@@ -134,7 +134,7 @@ class Chat {
     MLA_ASSIGN_OR_RETURN(const SequenceId id, engine_.Submit(request));
     Streamer streamer(&tokenizer_, true);
     const auto begin = Clock::now();
-    const Status drawn = Draw(id, &streamer);
+    Status drawn = Draw(id, &streamer);
     const SequenceView view = engine_.Get(id);
     // An id that ended the reply is the template's to write.
     const bool ended = view.finish == FinishReason::kEos;
