@@ -16,6 +16,7 @@ constexpr std::string_view kHelp =
     "/reset         begin anew; a system's message stays\n"
     "/save FILE     write the messages as JSON, and what was computed of them to FILE.cache\n"
     "/load FILE     read them in place of these\n"
+    "/history       show the messages so far\n"
     "/quit          end; so does the end of the input\n"
     "/help          this\n"
     "A line that ends in \\ goes on in the next one. //x says /x. Ctrl-C ends a reply.\n";
@@ -53,6 +54,13 @@ Status Load(const std::string& path, Conversation* conversation, Engine* engine,
     *answer += fmt::format("without computed rows: {}: is of other messages\n", io::Printable(cache));
   }
   return {};
+}
+
+std::string History(const std::vector<ChatMessage>& messages) {
+  std::string text;
+  for (const ChatMessage& message : messages)
+    text += fmt::format("{}: {}\n", message.role, message.content.value_or(""));
+  return text.empty() ? "no messages yet\n" : text;
 }
 
 }  // namespace
@@ -105,6 +113,8 @@ Result<LineKind> RunCommand(std::string* line, Conversation* conversation, Engin
   if (word == "/quit" || word == "/exit") return LineKind::kQuit;
   if (word == "/help") {
     *answer = kHelp;
+  } else if (word == "/history") {
+    *answer = History(conversation->messages());
   } else if (word == "/reset") {
     conversation->Reset();
   } else if (word == "/save") {

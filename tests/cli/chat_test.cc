@@ -107,6 +107,14 @@ TEST(Chat, ASavedConversationComesWithWhatWasComputed) {
   EXPECT_NE(mode.err.find("without computed rows: "), std::string::npos) << mode.err;
 }
 
+TEST(Chat, HistoryShowsTheMessagesSoFar) {
+  const ProcessResult result =
+      Chat("/history\nIn the beginning\n/history\n/reset\n/history\n", {"--quiet", "--system", "Be brief."});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const std::string system = "system: Be brief.\n";
+  EXPECT_EQ(result.err, system + system + "user: In the beginning\nassistant: " + result.out + system);
+}
+
 TEST(Chat, SlashesBackslashesAndEmptyLines) {
   const TempDir dir;
   const ProcessResult result =
