@@ -150,6 +150,7 @@ Result<int> Run(const TuneOptions& o, const Log& log) {
   const int threads = ThreadCount(o, log);
   const WeightDType weights = o.weights == "f32" ? WeightDType::kF32 : WeightDType::kBF16;
   std::vector<bench::FormPlan> plans;
+  plans.reserve(shapes.size());
   for (const bench::TuneShape& shape : shapes) {
     plans.push_back(bench::TunePlan(shape, bench::TuneGrid(), KvDTypeOf(o), weights));
   }
