@@ -56,6 +56,7 @@ void* operator new(std::size_t size) { return Counted(size); }
 void operator delete(void* p) noexcept { GiveBack(p); }
 void operator delete(void* p, std::size_t) noexcept { GiveBack(p); }
 
+// NOLINTBEGIN(bugprone-reserved-identifier): the linker's names
 extern "C" {
 void* __real_mmap(void* address, std::size_t length, int protection, int flags, int fd, off_t offset);
 void* __wrap_mmap(void* address, std::size_t length, int protection, int flags, int fd, off_t offset) {
@@ -81,6 +82,7 @@ int __wrap_munmap(void* address, std::size_t length) {
   return __real_munmap(address, length);
 }
 }
+// NOLINTEND(bugprone-reserved-identifier)
 
 namespace mla::testing {
 namespace {

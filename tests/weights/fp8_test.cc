@@ -26,7 +26,6 @@
 namespace mla::weights {
 namespace {
 
-using ::testing::AllOf;
 using testing::Fp8Options;
 using testing::HalfSplitOptions;
 using ::testing::HasSubstr;
