@@ -70,6 +70,7 @@ def shows_probabilities(page):
 
 
 def panel_moves(page):
+    expect(page.locator("#forms i").nth(5)).to_be_attached(timeout=5000)  # the panel asks once a second
     check("forms of steps are drawn", page.locator("#forms i").count() > 5)
     check("tokens a second is a number", float(page.locator("#rate").inner_text()) >= 0)
     check("pages are told", "pages" in page.locator("#pages").inner_text())
