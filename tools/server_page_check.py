@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-On the demo start the server with `--kernels portable --weights f32`: it answers faster than a browser is driven else.
 """Drives the page of a running `mla serve` in a headless Chromium: sends, streams, stops, and watches the live panel.
 
     python3 -m venv VENV && VENV/bin/pip install playwright
     mla serve models/demo --port 8080 &
     VENV/bin/python tools/server_page_check.py http://127.0.0.1:8080 [FOLDER_FOR_SCREENSHOTS]
 
+On the demo start the server with `--kernels portable --weights f32`: it answers faster than a browser is driven else.
 Takes the system's Chromium (Debian's package of that name). Prints a line a check; exit code 1 where one fails.
 """
-import re
 import sys
 
 from playwright.sync_api import expect, sync_playwright
@@ -46,8 +45,9 @@ def sends_and_streams(page):
 def stops(page):
     send(page, "Tell me of the", 100000)
     expect(last(page).locator(".text")).not_to_be_empty()
-    expect(page.locator("#queue")).to_have_text(re.compile("^1"), timeout=3000)
-    check("the panel shows what runs", True)
+    page.wait_for_timeout(400)
+    running = page.locator("#queue").inner_text()
+    check("the panel shows what runs", running.startswith("1"), running)
     page.keyboard.press("Escape")
     expect(page.locator("#stop")).to_be_disabled()
     expect(last(page).locator(".note")).to_contain_text("stopped")
