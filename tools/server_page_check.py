@@ -8,6 +8,7 @@
 On the demo start the server with `--kernels portable --weights f32`: it answers faster than a browser is driven else.
 Takes the system's Chromium (Debian's package of that name). Prints a line a check; exit code 1 where one fails.
 """
+import re
 import sys
 
 from playwright.sync_api import expect, sync_playwright
@@ -45,9 +46,8 @@ def sends_and_streams(page):
 def stops(page):
     send(page, "Tell me of the", 100000)
     expect(last(page).locator(".text")).not_to_be_empty()
-    page.wait_for_timeout(400)
-    running = page.locator("#queue").inner_text()
-    check("the panel shows what runs", running.startswith("1"), running)
+    expect(page.locator("#queue")).to_have_text(re.compile("^1"), timeout=3000)
+    check("the panel shows what runs", True)
     page.keyboard.press("Escape")
     expect(page.locator("#stop")).to_be_disabled()
     expect(last(page).locator(".note")).to_contain_text("stopped")
