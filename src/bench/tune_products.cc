@@ -16,8 +16,8 @@ namespace {
 constexpr int kPasses = 3;  // over all rows, so that a moment's load meets one sample of each
 constexpr std::int64_t kStreamedBytes = std::int64_t{256} << 20;
 
-GemmPlan PlanOf(std::string_view weights, double seconds) {
-  const std::optional<WeightFormat> format = FindWeightFormat(weights);
+GemmPlan PlanOf(WeightDType weights, double seconds) {
+  const std::optional<WeightFormat> format = FindWeightFormat(weights == WeightDType::kF32 ? "f32" : "bf16");
   MLA_CHECK(format.has_value());
   GemmPlan plan;
   plan.shape = {"tune", 4096, 2048};
@@ -29,11 +29,11 @@ GemmPlan PlanOf(std::string_view weights, double seconds) {
 
 }  // namespace
 
-std::int64_t TunedProductsBytes(std::string_view weights, int workers) {
+std::int64_t TunedProductsBytes(WeightDType weights, int workers) {
   return GemmBench::PlannedBytes(PlanOf(weights, 1), workers);
 }
 
-Result<TunedProducts> MeasureProducts(std::string_view weights, Isa isa, Executor& executor, double seconds) {
+Result<TunedProducts> MeasureProducts(WeightDType weights, Isa isa, Executor& executor, double seconds) {
   const GemmPlan plan = PlanOf(weights, seconds);
   MLA_ASSIGN_OR_RETURN(GemmBench bench, GemmBench::Create(plan, executor));
   Probe probe(executor, DetectCpu());

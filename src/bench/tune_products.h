@@ -4,10 +4,10 @@
 #define MLA_BENCH_TUNE_PRODUCTS_H_
 
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
 #include "base/cpu_info.h"
+#include "mla/attention.h"
 #include "mla/executor.h"
 #include "mla/result.h"
 
@@ -22,12 +22,12 @@ struct TunedProducts {
 };
 
 // Bytes that MeasureProducts allocates at most.
-std::int64_t TunedProductsBytes(std::string_view weights, int workers);
+std::int64_t TunedProductsBytes(WeightDType weights, int workers);
 
-// Products of a matrix [4096, 2048] in that format ("bf16" or "f32") with 1 to 512 rows, over copies of it that are 256
+// Products of a matrix [4096, 2048] in bf16 or f32 with 1 to 512 rows, over copies of it that are 256
 // MiB together; fewer where `seconds` is below 1, which copying would outlast. Takes about `seconds` besides. Fails
 // where memory can't be had. Precondition: the machine has `isa`.
-Result<TunedProducts> MeasureProducts(std::string_view weights, Isa isa, Executor& executor, double seconds);
+Result<TunedProducts> MeasureProducts(WeightDType weights, Isa isa, Executor& executor, double seconds);
 
 }  // namespace mla::bench
 

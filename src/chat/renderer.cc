@@ -84,11 +84,7 @@ Result<Renderer::Flow> Renderer::Run(const Body& body) {
 Result<Renderer::Flow> Renderer::Run(const Stmt& stmt) {
   switch (stmt.kind) {
     case Stmt::Kind::kText: out_->Append(stmt.text.text()); break;
-    case Stmt::Kind::kOutput: {
-      MLA_ASSIGN_OR_RETURN(const Value value, Eval(*stmt.expr));
-      MLA_RETURN_IF_ERROR(AppendText(value, heap_, out_));
-      break;
-    }
+    case Stmt::Kind::kOutput: return Write(Eval(*stmt.expr));
     case Stmt::Kind::kFor: return RunFor(stmt);
     case Stmt::Kind::kIf: return RunIf(stmt);
     case Stmt::Kind::kSet: {
@@ -101,16 +97,8 @@ Result<Renderer::Flow> Renderer::Run(const Stmt& stmt) {
       MLA_RETURN_IF_ERROR(Assign(stmt.target, value));
       break;
     }
-    case Stmt::Kind::kFilterBlock: {
-      MLA_ASSIGN_OR_RETURN(const Value value, CaptureThrough(stmt));
-      MLA_RETURN_IF_ERROR(AppendText(value, heap_, out_));
-      break;
-    }
-    case Stmt::Kind::kCallBlock: {
-      MLA_ASSIGN_OR_RETURN(const Value value, EvalCallBlock(stmt));
-      MLA_RETURN_IF_ERROR(AppendText(value, heap_, out_));
-      break;
-    }
+    case Stmt::Kind::kFilterBlock: return Write(CaptureThrough(stmt));
+    case Stmt::Kind::kCallBlock: return Write(EvalCallBlock(stmt));
     case Stmt::Kind::kMacro: Set(stmt.macro->id, Value::Of(stmt.macro.get())); break;
     case Stmt::Kind::kWith: {
       const Frame frame(*this, false);
@@ -124,6 +112,12 @@ Result<Renderer::Flow> Renderer::Run(const Stmt& stmt) {
     case Stmt::Kind::kBreak: return Flow::kBreak;
     case Stmt::Kind::kContinue: return Flow::kContinue;
   }
+  return Flow::kNext;
+}
+
+Result<Renderer::Flow> Renderer::Write(const Result<Value>& value) {
+  if (!value.ok()) return value.error();
+  MLA_RETURN_IF_ERROR(AppendText(*value, heap_, out_));
   return Flow::kNext;
 }
 

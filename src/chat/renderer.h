@@ -75,6 +75,7 @@ class Renderer {
   Result<Flow> Run(const Stmt& stmt);
   Result<Flow> RunFor(const Stmt& stmt);
   Result<Flow> RunIf(const Stmt& stmt);
+  Result<Flow> Write(const Result<Value>& value);
   Status RunWith(const Stmt& stmt);
   Result<Value> Chosen(const Stmt& stmt);
   Result<MarkedText> Capture(const Body& body);

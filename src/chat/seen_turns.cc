@@ -20,49 +20,57 @@ std::size_t BytesOf(const SeenTurn& turn) {
   return turn.text.text.size() + turn.text.trusted.size() * sizeof(TextRange) + turn.ids.size() * sizeof(std::int32_t);
 }
 
-}  // namespace
+using MaybeIds = std::optional<std::vector<std::int32_t>>;
 
-Result<std::optional<std::vector<std::int32_t>>> GoOnFrom(const SeenTurn& seen, const Tokenizer& tokenizer,
-                                                          const ChatText& now) {
-  using Ids = std::optional<std::vector<std::int32_t>>;
-  if (seen.ids.empty() || !Begins(seen, now)) return Ids();
+// Precondition: Begins.
+Result<MaybeIds> GoOn(const SeenTurn& seen, const Tokenizer& tokenizer, const ChatText& now) {
   const std::size_t begin = seen.text.text.size();
   const std::vector<TextRange> trusted = text::Clipped(now.trusted, begin, now.text.size());
   MLA_ASSIGN_OR_RETURN(const auto rest, tokenizer.Encode(std::string_view(now.text).substr(begin), trusted));
-  if (rest.empty() || !tokenizer.IsSpecial(rest[0])) return Ids();
-  std::vector<std::int32_t> ids = seen.ids;
-  ids.insert(ids.end(), rest.begin(), rest.end());
-  return Ids(std::move(ids));
+  if (rest.empty() || !tokenizer.IsSpecial(rest[0])) return MaybeIds();
+  MaybeIds ids = seen.ids;
+  ids->insert(ids->end(), rest.begin(), rest.end());
+  return ids;
 }
 
-void SeenTurns::Add(const Tokenizer& tokenizer, const ChatText& prompt, std::span<const std::int32_t> prompt_ids,
-                    std::span<const std::int32_t> reply) {
+}  // namespace
+
+SeenTurn WithReply(SeenTurn prompt, std::string_view text, std::span<const std::int32_t> ids) {
+  prompt.text.text += text;
+  prompt.ids.insert(prompt.ids.end(), ids.begin(), ids.end());
+  return prompt;
+}
+
+Result<MaybeIds> GoOnFrom(const SeenTurn& seen, const Tokenizer& tokenizer, const ChatText& now) {
+  if (seen.ids.empty() || !Begins(seen, now)) return MaybeIds();
+  return GoOn(seen, tokenizer, now);
+}
+
+void SeenTurns::Add(const Tokenizer& tokenizer, const SeenTurn& prompt, std::span<const std::int32_t> reply) {
   if (std::any_of(reply.begin(), reply.end(), [&](std::int32_t id) { return tokenizer.IsSpecial(id); })) return;
-  SeenTurn turn{prompt, {prompt_ids.begin(), prompt_ids.end()}};
-  turn.text.text += tokenizer.Decode(reply);
-  turn.ids.insert(turn.ids.end(), reply.begin(), reply.end());
+  auto turn = std::make_shared<const SeenTurn>(WithReply(prompt, tokenizer.Decode(reply), reply));
   const std::lock_guard<std::mutex> lock(mutex_);
-  turns_.remove_if([&](const SeenTurn& other) {
-    if (!turn.text.text.starts_with(other.text.text)) return false;
-    bytes_ -= BytesOf(other);
+  turns_.remove_if([&](const auto& other) {
+    if (!turn->text.text.starts_with(other->text.text)) return false;
+    bytes_ -= BytesOf(*other);
     return true;
   });
-  bytes_ += BytesOf(turn);
+  bytes_ += BytesOf(*turn);
   turns_.push_front(std::move(turn));
   while (turns_.size() > most_turns_ || bytes_ > most_bytes_) {
-    bytes_ -= BytesOf(turns_.back());
+    bytes_ -= BytesOf(*turns_.back());
     turns_.pop_back();
   }
 }
 
 Result<std::vector<std::int32_t>> SeenTurns::Encode(const Tokenizer& tokenizer, const ChatText& now) {
-  std::optional<SeenTurn> longest;
+  std::shared_ptr<const SeenTurn> longest;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     auto found = turns_.end();
     for (auto it = turns_.begin(); it != turns_.end(); ++it) {
-      const bool longer = found == turns_.end() || it->text.text.size() > found->text.text.size();
-      if (longer && Begins(*it, now)) found = it;
+      const bool longer = found == turns_.end() || (*it)->text.text.size() > (*found)->text.text.size();
+      if (longer && Begins(**it, now)) found = it;
     }
     if (found != turns_.end()) {
       turns_.splice(turns_.begin(), turns_, found);
@@ -70,7 +78,7 @@ Result<std::vector<std::int32_t>> SeenTurns::Encode(const Tokenizer& tokenizer, 
     }
   }
   if (longest) {
-    MLA_ASSIGN_OR_RETURN(auto ids, GoOnFrom(*longest, tokenizer, now));
+    MLA_ASSIGN_OR_RETURN(MaybeIds ids, GoOn(*longest, tokenizer, now));
     if (ids) return *std::move(ids);
   }
   return EncodeChat(tokenizer, now);

@@ -6,9 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "mla/chat.h"
@@ -23,6 +25,9 @@ struct SeenTurn {
   std::vector<std::int32_t> ids;
 };
 
+// A prompt, and the ids that it was given, with a reply behind them.
+SeenTurn WithReply(SeenTurn prompt, std::string_view text, std::span<const std::int32_t> ids);
+
 // The ids of a conversation that goes on from a turn: those seen, and those of the rest. Nothing where the template
 // writes what was seen in another way, or marks other parts of it as its own; or where no special token comes next: a
 // text is cut there anyway, and elsewhere its beginning may be encoded in another way than its middle. Fails as the
@@ -36,10 +41,9 @@ class SeenTurns {
   // At most so many turns, of so many bytes of text and ids together.
   SeenTurns(std::size_t most_turns, std::size_t most_bytes) : most_turns_(most_turns), most_bytes_(most_bytes) {}
 
-  // The ids of a prompt whose output they were follow it. A reply with special tokens is not remembered: its text could
+  // A prompt with its ids, and the ids of its output. A reply with special tokens is not remembered: its text could
   // be somebody's words as well. Turns that this one goes on from are forgotten.
-  void Add(const Tokenizer& tokenizer, const ChatText& prompt, std::span<const std::int32_t> prompt_ids,
-           std::span<const std::int32_t> reply);
+  void Add(const Tokenizer& tokenizer, const SeenTurn& prompt, std::span<const std::int32_t> reply);
   // The ids of a rendered conversation, from the longest turn on that it goes on from; else as EncodeChat, which also
   // says how it fails.
   Result<std::vector<std::int32_t>> Encode(const Tokenizer& tokenizer, const ChatText& now);
@@ -50,7 +54,7 @@ class SeenTurns {
   std::size_t most_turns_;
   std::size_t most_bytes_;
   std::size_t bytes_ = 0;
-  std::list<SeenTurn> turns_;  // the most recently used first
+  std::list<std::shared_ptr<const SeenTurn>> turns_;  // the most recently used first
 };
 
 }  // namespace mla::chat

@@ -21,7 +21,7 @@ Result<bench::FormPlan> PlanOf(const BenchOptions& o, const MlaDims& dims, const
   bench::FormPlan plan;
   plan.dims = dims;
   plan.kv_dtype = KvDTypeOf(o);
-  plan.weights = o.weights == "f32" ? WeightDType::kF32 : WeightDType::kBF16;
+  plan.weights = PlainWeightsOf(o);
   plan.chunk = std::min(table.chunk, std::min(o.max_rows, o.max_keys));
   plan.max_keys = o.max_keys;
   plan.layers = o.layers > 0 ? o.layers : bench::LayersFor(plan);

@@ -125,6 +125,10 @@ Status CheckContext(std::int64_t ctx, std::int64_t most) {
 
 DType KvDTypeOf(const ComputeOptions& options) { return options.kv_dtype == "f32" ? DType::kF32 : DType::kBF16; }
 
+WeightDType PlainWeightsOf(const ComputeOptions& options) {
+  return options.weights == "f32" ? WeightDType::kF32 : WeightDType::kBF16;
+}
+
 WeightDType WeightsOf(const ComputeOptions& options) {
   if (options.weights == "f32") return WeightDType::kF32;
   return options.weights == "bf16" ? WeightDType::kBF16 : WeightDType::kFp8;

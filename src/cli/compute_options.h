@@ -57,6 +57,8 @@ Mode EngineMode(const ComputeOptions& options);
 EngineOptions EngineOptionsOf(const ComputeOptions& options, std::int64_t context);
 DType KvDTypeOf(const ComputeOptions& options);
 WeightDType WeightsOf(const ComputeOptions& options);
+// Of kv_b_proj, and of products that have no fp8 to keep.
+WeightDType PlainWeightsOf(const ComputeOptions& options);
 // How that keeps the weights of a model of this config, in a word: "fp8", "bf16" or "f32".
 const char* KeptWeights(const ComputeOptions& options, const contract::ModelConfig& config);
 HugePages HugePagesOf(const ComputeOptions& options);

@@ -51,22 +51,20 @@ Result<std::vector<std::int32_t>> Conversation::Prompt(const std::string& user) 
   all.push_back(asked_);
   ChatInput input = settings_;
   input.messages = ChatMessagesJson(all);
-  MLA_ASSIGN_OR_RETURN(prompt_, chat_.Render(input));
-  MLA_ASSIGN_OR_RETURN(std::optional<std::vector<std::int32_t>> ids, chat::GoOnFrom(seen_, tokenizer_, prompt_));
+  MLA_ASSIGN_OR_RETURN(prompt_.text, chat_.Render(input));
+  MLA_ASSIGN_OR_RETURN(std::optional<std::vector<std::int32_t>> ids, chat::GoOnFrom(seen_, tokenizer_, prompt_.text));
   if (ids) {
-    prompt_ids_ = *std::move(ids);
+    prompt_.ids = *std::move(ids);
   } else {
-    MLA_ASSIGN_OR_RETURN(prompt_ids_, EncodeChat(tokenizer_, prompt_));
+    MLA_ASSIGN_OR_RETURN(prompt_.ids, EncodeChat(tokenizer_, prompt_.text));
   }
-  return prompt_ids_;
+  return prompt_.ids;
 }
 
 void Conversation::AddReply(const std::string& text, std::span<const std::int32_t> ids) {
   messages_.push_back(asked_);
   messages_.push_back({"assistant", text});
-  seen_ = {prompt_, prompt_ids_};
-  seen_.text.text += text;
-  seen_.ids.insert(seen_.ids.end(), ids.begin(), ids.end());
+  seen_ = chat::WithReply(prompt_, text, ids);
 }
 
 }  // namespace mla::cli

@@ -49,8 +49,7 @@ class Conversation {
   std::vector<ChatMessage> messages_;
   // Of the last Prompt.
   ChatMessage asked_;
-  ChatText prompt_;
-  std::vector<std::int32_t> prompt_ids_;
+  chat::SeenTurn prompt_;
   // The last prompt that was answered, with its answer; empty where the messages are no longer those.
   chat::SeenTurn seen_;
 };

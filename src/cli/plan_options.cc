@@ -3,6 +3,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -109,21 +110,15 @@ void AddWorkFlags(CLI::App& c, PlanOptions* o) {
       ->excludes(read);
 }
 
-Result<std::optional<plan::Rates>> RatesOf(const PlanOptions& o) {
-  plan::Rates rates;
-  if (!o.link.empty()) {
-    MLA_ASSIGN_OR_RETURN(rates.link_bytes, ParseRate(o.link));
-  }
-  if (!o.tune_table.empty()) {
-    Result<bench::ReadTable> table = bench::ReadTuneFile(o.tune_table);
-    if (!table.ok()) return Error{"--tune-table: " + table.error().message};
-    const double link = rates.link_bytes;
-    rates = bench::RatesOf(*table);
-    rates.link_bytes = link;
-    return std::optional<plan::Rates>(rates);
-  }
-  if (o.flops.empty() && o.read_rate.empty() && o.rates.empty()) return std::optional<plan::Rates>();
+Result<plan::Rates> RatesOfTable(const std::string& path) {
+  const Result<bench::ReadTable> table = bench::ReadTuneFile(path);
+  if (!table.ok()) return Error{"--tune-table: " + table.error().message};
+  return bench::RatesOf(*table);
+}
+
+Result<plan::Rates> RatesOfFlags(const PlanOptions& o) {
   if (o.flops.empty() || o.read_rate.empty()) return Error{"--flops and --read-rate: expected both, found one"};
+  plan::Rates rates;
   MLA_ASSIGN_OR_RETURN(const double flops, ParseRate(o.flops));
   for (const NamedRate& rate : kRates) rates.*rate.field = flops / 2;
   for (const std::string& text : o.rates) {
@@ -131,7 +126,18 @@ Result<std::optional<plan::Rates>> RatesOf(const PlanOptions& o) {
     rates.*part.field = part.flops / 2;
   }
   MLA_ASSIGN_OR_RETURN(rates.read_bytes, ParseRate(o.read_rate));
-  return std::optional<plan::Rates>(rates);
+  return rates;
+}
+
+Result<std::optional<plan::Rates>> RatesOf(const PlanOptions& o) {
+  if (o.tune_table.empty() && o.flops.empty() && o.read_rate.empty() && o.rates.empty()) {
+    return std::optional<plan::Rates>();
+  }
+  MLA_ASSIGN_OR_RETURN(plan::Rates rates, o.tune_table.empty() ? RatesOfFlags(o) : RatesOfTable(o.tune_table));
+  if (!o.link.empty()) {
+    MLA_ASSIGN_OR_RETURN(rates.link_bytes, ParseRate(o.link));
+  }
+  return std::optional<plan::Rates>(std::move(rates));
 }
 
 }  // namespace

@@ -88,13 +88,17 @@ Result<server::ChatPrompt> Render(const ChatTemplate& chat, const ChatInput& set
   input.messages = request.messages;
   input.tools = request.tools;
   if (!request.variables.empty()) input.variables = request.variables;
-  MLA_ASSIGN_OR_RETURN(ChatText written, chat.Render(input));
+  // Kept until the last reply, once: the closure below is copied along the way.
+  const auto turn = std::make_shared<chat::SeenTurn>();
+  MLA_ASSIGN_OR_RETURN(turn->text, chat.Render(input));
+  MLA_ASSIGN_OR_RETURN(turn->ids, turns->Encode(tokenizer, turn->text));
   server::ChatPrompt prompt;
-  MLA_ASSIGN_OR_RETURN(prompt.ids, turns->Encode(tokenizer, written));
-  const std::size_t end = written.text.find_last_not_of(" \n");
-  prompt.in_reasoning = std::string_view(written.text).substr(0, end + 1).ends_with("<think>");
-  prompt.replied = [turns, &tokenizer, written = std::move(written), ids = prompt.ids](
-                       std::span<const std::int32_t> reply) { turns->Add(tokenizer, written, ids, reply); };
+  prompt.ids = turn->ids;
+  const std::string_view text = turn->text.text;
+  prompt.in_reasoning = text.substr(0, text.find_last_not_of(" \n") + 1).ends_with("<think>");
+  prompt.replied = [turns, &tokenizer, turn](std::span<const std::int32_t> reply) {
+    turns->Add(tokenizer, *turn, reply);
+  };
   return prompt;
 }
 

@@ -70,12 +70,10 @@ Result<std::vector<bench::TuneShape>> ShapesOf(const TuneOptions& o) {
   return shapes;
 }
 
-const char* WeightsName(const TuneOptions& o) { return o.weights == "f32" ? "f32" : "bf16"; }
-
 // One bench has memory at a time.
 Status FitsMemory(const TuneOptions& o, const std::vector<bench::FormPlan>& plans, int threads) {
   MLA_ASSIGN_OR_RETURN(const std::int64_t limit, MemoryLimit(o));
-  std::int64_t needed = bench::TunedProductsBytes(WeightsName(o), threads);
+  std::int64_t needed = bench::TunedProductsBytes(PlainWeightsOf(o), threads);
   for (const bench::FormPlan& plan : plans) needed = std::max(needed, bench::FormBench::PlannedBytes(plan, threads));
   if (needed <= limit) return {};
   return Error{fmt::format("memory: {} are needed for the largest bench and {} may be used", HumanBytes(needed),
@@ -148,11 +146,10 @@ Result<int> Run(const TuneOptions& o, const Log& log) {
   MLA_ASSIGN_OR_RETURN(const std::vector<bench::TuneShape> shapes, ShapesOf(o));
   MLA_ASSIGN_OR_RETURN(const Isa isa, UsableIsa(o, log));
   const int threads = ThreadCount(o, log);
-  const WeightDType weights = o.weights == "f32" ? WeightDType::kF32 : WeightDType::kBF16;
   std::vector<bench::FormPlan> plans;
   plans.reserve(shapes.size());
   for (const bench::TuneShape& shape : shapes) {
-    plans.push_back(bench::TunePlan(shape, bench::TuneGrid(), KvDTypeOf(o), weights));
+    plans.push_back(bench::TunePlan(shape, bench::TuneGrid(), KvDTypeOf(o), PlainWeightsOf(o)));
   }
   MLA_RETURN_IF_ERROR(FitsMemory(o, plans, threads));
   MLA_ASSIGN_OR_RETURN(const std::string path, OutputPath(o));
@@ -165,7 +162,7 @@ Result<int> Run(const TuneOptions& o, const Log& log) {
   file.name = TableName(o, path);
   file.machine = TuneMachineOf(o, IsaName(isa), pool->workers());
   const double for_products = std::min(4.0, o.seconds / 8);
-  MLA_ASSIGN_OR_RETURN(file.products, bench::MeasureProducts(WeightsName(o), isa, *pool, for_products));
+  MLA_ASSIGN_OR_RETURN(file.products, bench::MeasureProducts(PlainWeightsOf(o), isa, *pool, for_products));
   MLA_ASSIGN_OR_RETURN(file.shapes, Measure(o, shapes, plans, isa, *pool, o.seconds - for_products));
   tuned.seconds = Since(begin);
   const std::string text = bench::TuneFileText(file);

@@ -38,7 +38,7 @@ Result<std::vector<std::int32_t>> TextIds(const VerifyOptions& o, const ModelInf
 
 Status FitsMemory(const VerifyOptions& o, const model::Opened& opened, int threads) {
   MLA_ASSIGN_OR_RETURN(const std::int64_t limit, MemoryLimit(o));
-  const DType kv_dtype = EngineOptionsOf(o, 0).kv_dtype;
+  const DType kv_dtype = KvDTypeOf(o);
   const MemoryPlan plan =
       verify::Planned(opened.config, model::PlannedWeightBytes(opened, WeightsOf(o)), kv_dtype, threads);
   if (plan.total() <= limit) {
@@ -86,7 +86,7 @@ Result<int> Run(VerifyOptions o, const Log& log) {
   options.level = [&](int level) { levels.Update(level, verify::kLevels); };
   verify::Subject subject(opened.config, opened.checkpoint, *model, *pool);
   subject.weight_dtype = WeightsOf(o);
-  subject.kv_dtype = EngineOptionsOf(o, 0).kv_dtype;
+  subject.kv_dtype = KvDTypeOf(o);
   subject.kernels = o.kernels;
   MLA_ASSIGN_OR_RETURN(report.proofs, verify::Verify(subject, options));
   report.seconds = Since(start);

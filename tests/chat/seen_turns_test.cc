@@ -44,7 +44,7 @@ class SeenTurnsTest : public ::testing::Test {
   const std::vector<std::int32_t> asked_ids_ = Need(EncodeChat(Demo(), asked_));
   SeenTurns turns_{4, 1 << 16};
 
-  void Add() { turns_.Add(Demo(), asked_, asked_ids_, Letters(reply_)); }
+  void Add() { turns_.Add(Demo(), {asked_, asked_ids_}, Letters(reply_)); }
 };
 
 TEST_F(SeenTurnsTest, TheNextTurnBeginsWithTheIdsThatWereDrawn) {
@@ -81,13 +81,13 @@ TEST_F(SeenTurnsTest, AReplyWithASpecialTokenIsNotRemembered) {
   std::vector<std::int32_t> reply = Letters(reply_);
   reply.push_back(asked_ids_[0]);
   ASSERT_TRUE(Demo().IsSpecial(reply.back()));
-  turns_.Add(Demo(), asked_, asked_ids_, reply);
+  turns_.Add(Demo(), {asked_, asked_ids_}, reply);
   EXPECT_EQ(turns_.size(), 0U);
 }
 
 TEST_F(SeenTurnsTest, TheLeastRecentlyUsedAreForgotten) {
   Add();
-  turns_.Add(Demo(), Rendered(next_), Need(EncodeChat(Demo(), Rendered(next_))), Letters("so"));
+  turns_.Add(Demo(), {Rendered(next_), Need(EncodeChat(Demo(), Rendered(next_)))}, Letters("so"));
   EXPECT_EQ(turns_.size(), 1U) << "a turn that goes on from another takes its place";
   const auto kept = [&] {
     return Need(turns_.Encode(
@@ -97,17 +97,17 @@ TEST_F(SeenTurnsTest, TheLeastRecentlyUsedAreForgotten) {
   const auto expected = kept();
   for (const char* word : {"a", "b", "c", "d"}) {
     const ChatText other = Rendered({{"user", word}});
-    turns_.Add(Demo(), other, Need(EncodeChat(Demo(), other)), Letters(reply_));
+    turns_.Add(Demo(), {other, Need(EncodeChat(Demo(), other))}, Letters(reply_));
     EXPECT_LE(turns_.size(), 4U);
     EXPECT_EQ(kept(), expected) << "it was used again and again";
   }
   for (const char* word : {"e", "f", "g", "h"}) {
     const ChatText other = Rendered({{"user", word}});
-    turns_.Add(Demo(), other, Need(EncodeChat(Demo(), other)), Letters(reply_));
+    turns_.Add(Demo(), {other, Need(EncodeChat(Demo(), other))}, Letters(reply_));
   }
   EXPECT_NE(kept(), expected);
   SeenTurns small(100, 40);
-  small.Add(Demo(), asked_, asked_ids_, Letters(reply_));
+  small.Add(Demo(), {asked_, asked_ids_}, Letters(reply_));
   EXPECT_EQ(small.size(), 0U) << "larger than all that may be kept";
 }
 
