@@ -71,6 +71,19 @@ TEST_F(TuneCommand, WritesATableThatAutoChoosesBy) {
   EXPECT_EQ(Parsed(RunDemo({"--tune-table", Scaled("absorbed_seconds", 1e-6)}))["prompt_form"], "absorbed");
 }
 
+TEST_F(TuneCommand, PlansTellTheTimeByItsTable) {
+  const Json tuned = Tune({});
+  const Json plan = Parsed(
+      Mla({"plan", DemoDir(), "--tune-table", Default(), "--context", "128", "--tp", "2", "--link", "2G", "--json"}));
+  const Json& times = plan["models"][0]["times"];
+  EXPECT_EQ(times["rates"]["id"], tuned["form_table"]);
+  EXPECT_EQ(times["rates"]["link_bytes"], 2e9);
+  EXPECT_EQ(times["rates"]["read_bytes"], tuned["table"]["products"]["read_bytes"]);
+  EXPECT_GT(times["first_token_seconds"], 0);
+  EXPECT_EQ(Mla({"plan", DemoDir(), "--tune-table", Default(), "--flops", "1T"}).exit_code, 2);
+  ExpectOneLine(Mla({"plan", DemoDir(), "--tune-table", dir_.File("none.json")}), {"--tune-table", "none.json"});
+}
+
 TEST_F(TuneCommand, PassesOverADefaultTableThatDoesNotFit) {
   Tune({});
   const auto shipped = [](const ProcessResult& result, const std::string& word) {
