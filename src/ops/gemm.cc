@@ -30,8 +30,6 @@ constexpr std::size_t kManyProblems = 8;
 constexpr std::int64_t kPanelGroup = 8;  // a multiple of every kernel's panel group
 // Rows from which arithmetic outweighs the reading of weights, roughly: 9 with fp32 products, 64 on AMX here.
 constexpr std::int64_t kBusyRows = 16;
-// Up to so many rows each task rounds x for itself: less than another region costs.
-constexpr std::int64_t kRowsPackedAlone = 4;
 
 // Time that a panel of a problem takes, in bytes of weights.
 double PanelCost(const GemmProblem& p) {
@@ -114,7 +112,7 @@ class Walk {
     shared_ = at_ > 0 && SameInput(problems_[at_ - 1], p);
     if (shared_) return;
     packed_ = nullptr;
-    if (context_.kernels.pack_x == nullptr || p.w.format == PackedFormat::kF32 || p.m <= kRowsPackedAlone) return;
+    if (context_.kernels.pack_x == nullptr || p.w.format == PackedFormat::kF32 || p.m <= context_.kernels.rows_packed_alone) return;
     const std::int64_t bytes = PackedInputBytes(p.m, p.w.k);
     if (bytes > context_.memory.input_bytes - used_) return;
     packed_ = context_.memory.inputs + used_;

@@ -54,6 +54,8 @@ struct OpKernels {
   bool bf16_inputs;
   // Rows of a task: x's share stays in the second cache while panels pass.
   int64_t task_rows;
+  // Up to so many rows each task packs x for itself: less than another region costs.
+  int64_t rows_packed_alone;
   GemmFn gemm_f32;   // PackedFormat::kF32
   GemmFn gemm_bf16;  // PackedFormat::kBF16: products are exact, sums in fp32
   GemmFn gemm_f8;    // PackedFormat::kF8: the bits of gemm_bf16 over the same weights

@@ -44,7 +44,7 @@ MLA_INLINE void StepF8(const F8Table& table, const char* codes, simd::avx2::V16 
 namespace mla::ops {
 
 extern const OpKernels kOpsAvx2;
-const OpKernels kOpsAvx2 = {"avx2", false, 96, GemmF32, GemmBf16, GemmF8, nullptr, RmsNorm, SiluMul, AddScaled};
+const OpKernels kOpsAvx2 = {"avx2", false, 96, 0, GemmF32, GemmBf16, GemmF8, nullptr, RmsNorm, SiluMul, AddScaled};
 
 }  // namespace mla::ops
 

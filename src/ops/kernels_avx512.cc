@@ -44,6 +44,7 @@ namespace mla::ops {
 // Of the bf16 products beside this file.
 void GemmBf16Avx512(const GemmBlock& block);
 void GemmF8Avx512(const GemmBlock& block);
+void PackInputsAvx512(const GemmBlock& block);
 void GemmBf16Amx(const GemmBlock& block);
 void GemmF8FewAmx(const GemmBlock& block);
 void PackInputsAmx(const GemmBlock& block);
@@ -51,10 +52,10 @@ void PackInputsAmx(const GemmBlock& block);
 extern const OpKernels kOpsAvx512;
 extern const OpKernels kOpsAvx512Bf16;
 extern const OpKernels kOpsAmx;
-const OpKernels kOpsAvx512 = {"avx512", false, 96, GemmF32, GemmBf16, GemmF8, nullptr, RmsNorm, SiluMul, AddScaled};
-const OpKernels kOpsAvx512Bf16 = {"avx512bf16", true,    96,      GemmF32, GemmBf16Avx512,
-                                  GemmF8Avx512, nullptr, RmsNorm, SiluMul, AddScaled};
-const OpKernels kOpsAmx = {"amx",        true,          512,     GemmF32, GemmBf16Amx,
+const OpKernels kOpsAvx512 = {"avx512", false, 96, 0, GemmF32, GemmBf16, GemmF8, nullptr, RmsNorm, SiluMul, AddScaled};
+const OpKernels kOpsAvx512Bf16 = {"avx512bf16",     true,    96,      32,       GemmF32, GemmBf16Avx512, GemmF8Avx512,
+                                  PackInputsAvx512, RmsNorm, SiluMul, AddScaled};
+const OpKernels kOpsAmx = {"amx",        true,          512,     4,       GemmF32,  GemmBf16Amx,
                            GemmF8FewAmx, PackInputsAmx, RmsNorm, SiluMul, AddScaled};
 
 }  // namespace mla::ops

@@ -54,8 +54,8 @@ struct Shape {
 TEST_P(GemmBitsTest, RowZeroIsTheSameForEveryMAndEveryThreadCount) {
   const auto& kernels = ops::KernelsFor(GetParam().isa);
   constexpr std::int64_t kRows = 1000;
-  for (const Shape shape : {Shape{257, 65}, Shape{100, 128}, Shape{16, 33}, Shape{1025, 31},
-                            Shape{40, 701}}) {  // the last: several blocks of k
+  for (const Shape shape : {Shape{257, 65}, Shape{100, 128}, Shape{16, 33}, Shape{1025, 31}, Shape{40, 701},
+                            Shape{72, 2091}}) {  // the last two: several blocks of k
     const auto x = testing::RandomFloats(kRows * shape.k, 21);
     const auto packed =
         testing::Pack(GetParam().format, testing::RandomFloats(shape.n * shape.k, 22), shape.n, shape.k);
@@ -80,7 +80,7 @@ TEST_P(GemmBitsTest, RowZeroIsTheSameForEveryMAndEveryThreadCount) {
 TEST_P(GemmBitsTest, RowsAreTheSameForEveryM) {
   constexpr std::int64_t kN = 50;
   constexpr std::int64_t kK = 67;
-  constexpr std::int64_t kRows = 30;
+  constexpr std::int64_t kRows = 50;
   const auto x = testing::RandomFloats(kRows * kK, 41);
   const auto packed = testing::Pack(GetParam().format, testing::RandomFloats(kN * kK, 42), kN, kK);
   const auto pool = MakeThreadPool(1);
