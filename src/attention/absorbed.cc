@@ -87,24 +87,34 @@ void LoadTile(const StepContext& step, const Part& part, std::int64_t first, con
   step.kernels.transpose_tile(scratch.rows, scratch.ld_rows, QueryDim(step.dims), scratch.keys);
 }
 
+// A block of a part's states, and how far its item goes.
+struct StateBlock {
+  std::int64_t begin;
+  std::int64_t count;
+  std::int64_t end_segment;
+};
+
 // RunSegment in products of bf16.
-void RunSegmentBf16(const StepContext& step, const Part& part, std::int64_t segment, std::int64_t begin,
-                    std::int64_t count, const AbsorbedWorkspace& ws, const Scratch& scratch, const States& state) {
+void RunSegmentBf16(const StepContext& step, const Part& part, std::int64_t segment, const StateBlock& block,
+                    const AbsorbedWorkspace& ws, const Scratch& scratch, const States& state) {
   const MlaDims& d = step.dims;
-  const std::int64_t tile = part.tile + begin / kBf16Tile;
-  const Bf16Rows rows{ws.packed + tile * QueryTileBytes(d.kv_lora_rank, d.qk_rope_head_dim), count, part.first_position,
-                      begin, Heads(step)};
+  const std::int64_t tile = part.tile + block.begin / kBf16Tile;
+  const Bf16Rows rows{ws.packed + tile * QueryTileBytes(d.kv_lora_rank, d.qk_rope_head_dim), block.count,
+                      part.first_position, block.begin, Heads(step)};
   const std::int64_t first = segment * kSegmentKeys;
-  const std::int64_t end = std::min(first + kSegmentKeys, rows.PositionOf(count - 1) + 1);
-  if (end <= first) return Clear(state, count);
-  CachedKeys keys(step, part.sequence->pages, part.keys, scratch.bf16);
+  const std::int64_t end = std::min(first + kSegmentKeys, rows.PositionOf(block.count - 1) + 1);
+  if (end <= first) return Clear(state, block.count);
+  // No further: what the next item reads, another worker may.
+  const std::int64_t item_keys = std::min(part.keys, block.end_segment * kSegmentKeys);
+  CachedKeys keys(step, part.sequence->pages, item_keys, scratch.bf16);
   RunBf16Segment(step, rows, first, end, d.kv_lora_rank, &keys, scratch, state);
 }
 
 // Runs the block's rows over one segment, from empty, into `state`.
-void RunSegment(const StepContext& step, const Part& part, std::int64_t segment, std::int64_t begin, std::int64_t count,
+void RunSegment(const StepContext& step, const Part& part, std::int64_t segment, const StateBlock& states,
                 const AbsorbedWorkspace& ws, const Scratch& scratch, const States& state) {
-  if (UsesBf16(step)) return RunSegmentBf16(step, part, segment, begin, count, ws, scratch, state);
+  if (UsesBf16(step)) return RunSegmentBf16(step, part, segment, states, ws, scratch, state);
+  const auto [begin, count, end_segment] = states;
   const std::int64_t h = Heads(step);
   Clear(state, count);
   const std::int64_t last_position = part.first_position + (begin + count - 1) / h;
@@ -145,20 +155,21 @@ void Divide(const StepContext& step, const Part& part, std::int64_t begin, std::
 
 void RunItem(const StepContext& step, const Part& part, std::int64_t item, float* lse, const AbsorbedWorkspace& ws,
              const Scratch& scratch) {
-  const std::int64_t states = part.states;
   const std::int64_t begin = item % part.blocks * part.block;
-  const std::int64_t count = std::min(part.block, states - begin);
+  const std::int64_t count = std::min(part.block, part.states - begin);
+  const StateBlock block{begin, count, part.end_segment(item)};
   if (part.partial >= 0) {
-    const std::int64_t segment = item / part.blocks;
-    RunSegment(step, part, segment, begin, count, ws, scratch,
-               Offset(ws.partial, part.partial + segment * states + begin));
+    for (std::int64_t segment = part.first_segment(item); segment < block.end_segment; ++segment) {
+      RunSegment(step, part, segment, block, ws, scratch,
+                 Offset(ws.partial, part.partial + segment * part.states + begin));
+    }
     return;
   }
   // Folding into what is empty is a copy: the first segment needs none.
   const States total = Offset(ws.total, part.pass_row * Heads(step) + begin);
-  RunSegment(step, part, 0, begin, count, ws, scratch, total);
+  RunSegment(step, part, 0, block, ws, scratch, total);
   for (std::int64_t segment = 1; segment < part.segments; ++segment) {
-    RunSegment(step, part, segment, begin, count, ws, scratch, scratch.segment);
+    RunSegment(step, part, segment, block, ws, scratch, scratch.segment);
     step.kernels.fold(scratch.segment, count, step.dims.kv_lora_rank, total);
   }
   Divide(step, part, begin, count, lse, ws);

@@ -36,6 +36,12 @@ void SplitSegments(std::int64_t share, std::int64_t room, std::int64_t* used, Pa
   *used += needed;
 }
 
+// Segments kept apart go to an item together while it costs no more than `share`.
+void JoinSegments(std::int64_t share, Part* part) {
+  if (part->partial < 0) return;
+  part->run = std::clamp<std::int64_t>(share / part->item_cost(), 1, part->segments);
+}
+
 // Halves a part's blocks while an item is more than one worker's part of the pass.
 void CutBlocks(const PlanLimits& limits, std::int64_t total, Part* part) {
   while (part->block > 8 && part->item_cost() * limits.workers > total) SetBlock(CeilDiv(part->block, 2), part);
@@ -45,7 +51,7 @@ void CutBlocks(const PlanLimits& limits, std::int64_t total, Part* part) {
 }  // namespace
 
 std::int64_t Part::item_cost() const {
-  const std::int64_t tiles = partial >= 0 ? std::min(Tiles(), kSegmentKeys / kTileKeys) : Tiles();
+  const std::int64_t tiles = partial >= 0 ? std::min(Tiles(), run * kSegmentKeys / kTileKeys) : Tiles();
   return tiles * std::min(block, states);
 }
 
@@ -86,9 +92,11 @@ Pass PlanPass(const PlanLimits& limits, std::span<const AttentionSequence> seque
   const std::span<Part> all(parts, static_cast<std::size_t>(pass.parts));
   CostliestFirst(all);
   std::int64_t used = 0;
+  const std::int64_t share = total / (kItemsPerWorker * limits.workers);
   for (Part& part : all) {
-    SplitSegments(total / (kItemsPerWorker * limits.workers), limits.partial_states, &used, &part);
+    SplitSegments(share, limits.partial_states, &used, &part);
     CutBlocks(limits, total, &part);
+    JoinSegments(share, &part);
   }
   CostliestFirst(all);
   return pass;

@@ -3,6 +3,7 @@
 #ifndef MLA_ATTENTION_ABSORBED_PLAN_H_
 #define MLA_ATTENTION_ABSORBED_PLAN_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -27,9 +28,15 @@ struct Part {
   std::int64_t blocks = 0;
   std::int64_t segments = 0;
   std::int64_t partial = -1;  // where its segments' states are kept apart, or -1: one item folds them as it goes
+  std::int64_t run = 1;       // of segments that are kept apart, those of an item: the next one's rows are asked for
   std::int64_t tile = 0;      // its first tile of packed queries
 
-  std::int64_t items() const { return partial >= 0 ? blocks * segments : blocks; }
+  std::int64_t items() const { return partial >= 0 ? blocks * ((segments + run - 1) / run) : blocks; }
+  // Segments of an item, from first_segment(item) to end_segment(item).
+  std::int64_t first_segment(std::int64_t item) const { return partial >= 0 ? item / blocks * run : 0; }
+  std::int64_t end_segment(std::int64_t item) const {
+    return partial >= 0 ? std::min(segments, first_segment(item) + run) : segments;
+  }
   // Groups of states whose segments are folded afterwards.
   std::int64_t folds() const { return partial >= 0 ? (states + kFoldStates - 1) / kFoldStates : 0; }
   // Of all items together, and of the largest: tiles of 64 keys by states.

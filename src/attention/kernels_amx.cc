@@ -20,6 +20,7 @@ namespace mla::attention {
 namespace {
 // Tiles of rows that go together: with two runs of keys, four sums and four tiles of operands.
 constexpr int64_t kGroup = 2;
+constexpr _mm_hint kAheadHint = _MM_HINT_T1;
 }  // namespace
 }  // namespace mla::attention
 
@@ -132,13 +133,19 @@ MLA_INLINE void Values(const Bf16Block& b, int64_t tile, const char* weights, in
 }
 
 template <int G>
-void ValueTiles(const Bf16Block& b, int64_t tile, const char* weights) {
+void ValueTiles(const Bf16Block& b, int64_t tile, const char* weights, Ahead* /*ahead*/) {
   const bool whole = b.rows >= (tile + G) * kBf16Tile;
   char* spare = b.scratch + kBf16Scores + kBf16Weights;
   const int64_t columns = Ceil(b.value_dim, kBf16Tile);
   int64_t column = 0;
   for (; column + 2 <= columns; column += 2) Values<G, 2>(b, tile, weights, column, whole, spare);
   if (column < columns) Values<G, 1>(b, tile, weights, column, whole, spare);
+}
+
+// Scores alone: reads of memory and tile loads share the first cache's fill buffers.
+int64_t AheadSteps(const Bf16Block& b) {
+  const int64_t pairs_of_runs = Ceil(b.keys.count, 2 * kBf16Tile);
+  return Ceil(b.rows, kGroup * kBf16Tile) * pairs_of_runs * (b.keys.steps[0] + b.keys.steps[1]);
 }
 
 void Attend(const Bf16Block& b) {

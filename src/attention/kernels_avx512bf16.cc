@@ -14,7 +14,9 @@ namespace mla::attention {
 namespace {
 // Tiles of rows that go together, keys by which they make 24 accumulators of 32 registers, and rows that make 16.
 constexpr int64_t kGroup = 2;
-constexpr int kKeys = 12;
+constexpr _mm_hint kAheadHint = _MM_HINT_T0;
+constexpr int kKeys = 8;
+constexpr int kKeysOfOne = 16;  // of one tile alone
 constexpr int kStates = 8;
 static_assert(kBf16Tile % kStates == 0);
 }  // namespace
@@ -32,28 +34,37 @@ MLA_INLINE __m512bh BroadcastPair(const char* p) {
   return (__m512bh)_mm512_set1_epi32(pair);
 }
 
-// Scores of keys [key, key + N) by G tiles of rows.
+// Scores of keys [key, key + N) of one run by G tiles of rows.
 template <int N, int G>
 MLA_INLINE void Scores(const Bf16Block& b, int64_t tile, int64_t key, float* scores, Ahead* ahead) {
   const Bf16Keys& k = b.keys;
-  const char* q = b.q + tile * QueryTileBytes(k);
+  const int64_t tile_bytes = QueryTileBytes(k);
+  const char* q = b.q + tile * tile_bytes;
   __m512 sum[N][G];
   for (int i = 0; i < N; ++i) {
     for (int g = 0; g < G; ++g) sum[i][g] = _mm512_setzero_ps();
   }
   for (int part = 0; part < 2; ++part) {
-    const char* row[N];
-    for (int i = 0; i < N && k.steps[part] > 0; ++i) {
-      row[i] = k.runs[part][(key + i) / kBf16Tile] + (key + i) % kBf16Tile * k.stride[part];
+    // Four keys to a pointer: a pointer each would not fit the registers.
+    const int64_t stride = k.stride[part];
+    const int64_t stride3 = stride * 3;
+    const char* rows[(N + 3) / 4];
+    for (int i = 0; i < N && k.steps[part] > 0; i += 4) {
+      rows[i / 4] = k.runs[part][key / kBf16Tile] + (key % kBf16Tile + i) * stride;
     }
     for (int64_t pair = 0; pair < k.steps[part] * kBf16Tile; ++pair) {
       __m512bh queries[G];
-      for (int g = 0; g < G; ++g) queries[g] = LoadPairs(q + g * QueryTileBytes(k));
+      for (int g = 0; g < G; ++g) queries[g] = LoadPairs(q + g * tile_bytes);
       for (int i = 0; i < N; ++i) {
-        const __m512bh x = BroadcastPair(row[i] + pair * 4);
+        const char* at = rows[i / 4] + (i % 4 == 3 ? stride3 : i % 4 * stride);
+        const __m512bh x = BroadcastPair(at);
         for (int g = 0; g < G; ++g) sum[i][g] = _mm512_dpbf16_ps(sum[i][g], queries[g], x);
       }
       q += 64;
+      for (int i = 0; i < N; i += 4) {
+        rows[i / 4] += 4;
+        asm volatile("" : "+r"(rows[i / 4]));
+      }
       if (pair % kBf16Tile == 0) Step(ahead);
     }
   }
@@ -64,14 +75,16 @@ MLA_INLINE void Scores(const Bf16Block& b, int64_t tile, int64_t key, float* sco
 
 template <int G>
 void ScoreTiles(const Bf16Block& b, int64_t tile, float* scores, Ahead* ahead) {
+  constexpr int kMost = G == 1 ? kKeysOfOne : kKeys;
   int64_t key = 0;
-  for (; key + kKeys <= b.keys.count; key += kKeys) Scores<kKeys, G>(b, tile, key, scores, ahead);
+  for (; key + kMost <= b.keys.count; key += kMost) Scores<kMost, G>(b, tile, key, scores, ahead);
+  for (; key + 4 <= b.keys.count; key += 4) Scores<4, G>(b, tile, key, scores, ahead);
   for (; key < b.keys.count; ++key) Scores<1, G>(b, tile, key, scores, ahead);
 }
 
 // N rows of a tile from `row` on, by C tiles of columns.
 template <int N, int C>
-MLA_INLINE void Values(const Bf16Block& b, int64_t row, const char* weights, int64_t column) {
+MLA_INLINE void Values(const Bf16Block& b, int64_t row, const char* weights, int64_t column, Ahead* ahead) {
   __m512 sum[N][C];
   for (int r = 0; r < N; ++r) {
     const float* acc = b.state.acc + (row + r) * b.state.ld + column * kBf16Tile;
@@ -80,6 +93,7 @@ MLA_INLINE void Values(const Bf16Block& b, int64_t row, const char* weights, int
   for (int64_t s = 0; s < Ceil(b.keys.count, kBf16Step); ++s) {
     const char* v = b.keys.values + s * b.keys.value_step + column * kBf16TileBytes;
     const char* w = weights + s * kBf16TileBytes;
+    Step(ahead);
     for (int64_t pair = 0; pair < kBf16Tile; ++pair) {
       __m512bh values[C];
       for (int c = 0; c < C; ++c) values[c] = LoadPairs(v + c * kBf16TileBytes + pair * 64);
@@ -95,24 +109,49 @@ MLA_INLINE void Values(const Bf16Block& b, int64_t row, const char* weights, int
   }
 }
 
+// Tiles of columns by so many rows: at least twelve sums, which otherwise wait for one another.
+constexpr int ColumnsOf(int64_t rows) { return rows <= 2 ? 8 : rows <= 5 ? 4 : 2; }
+
 template <int N>
-MLA_INLINE void ValueColumns(const Bf16Block& b, int64_t row, const char* weights) {
+MLA_INLINE void ValueColumns(const Bf16Block& b, int64_t row, const char* weights, Ahead* ahead) {
+  constexpr int kColumns = ColumnsOf(N);
   const int64_t columns = Ceil(b.value_dim, kBf16Tile);
   int64_t column = 0;
-  for (; column + 2 <= columns; column += 2) Values<N, 2>(b, row, weights, column);
-  if (column < columns) Values<N, 1>(b, row, weights, column);
+  for (; column + kColumns <= columns; column += kColumns) Values<N, kColumns>(b, row, weights, column, ahead);
+  for (; column < columns; ++column) Values<N, 1>(b, row, weights, column, ahead);
+}
+
+// `rows` of them, N at most.
+template <int N>
+MLA_INLINE void LastRows(const Bf16Block& b, int64_t row, int64_t rows, const char* weights, Ahead* ahead) {
+  if constexpr (N > 0) {
+    if (rows == N) return ValueColumns<N>(b, row, weights, ahead);
+    LastRows<N - 1>(b, row, rows, weights, ahead);
+  }
 }
 
 template <int G>
-void ValueTiles(const Bf16Block& b, int64_t tile, const char* weights) {
+void ValueTiles(const Bf16Block& b, int64_t tile, const char* weights, Ahead* ahead) {
   for (int64_t g = 0; g < G; ++g) {
     const int64_t first = (tile + g) * kBf16Tile;
     const int64_t rows = Min(kBf16Tile, b.rows - first);
     const char* w = weights + g * (kBlockKeys / kBf16Step) * kBf16TileBytes;
     int64_t r = 0;
-    for (; r + kStates <= rows; r += kStates) ValueColumns<kStates>(b, first + r, w + r * 64);
-    for (; r < rows; ++r) ValueColumns<1>(b, first + r, w + r * 64);
+    for (; r + kStates <= rows; r += kStates) ValueColumns<kStates>(b, first + r, w + r * 64, ahead);
+    LastRows<kStates - 1>(b, first + r, rows - r, w + r * 64, ahead);
   }
+}
+
+int64_t AheadSteps(const Bf16Block& b) {
+  const int64_t steps = b.keys.steps[0] + b.keys.steps[1];
+  const int64_t tiles = Ceil(b.rows, kBf16Tile);
+  const int64_t scores =
+      (tiles / kGroup * Ceil(b.keys.count, kKeys) + tiles % kGroup * Ceil(b.keys.count, kKeysOfOne)) * steps;
+  const int64_t columns = Ceil(b.value_dim, kBf16Tile);
+  const auto values_of = [&](int64_t rows) { return columns / ColumnsOf(rows) + columns % ColumnsOf(rows); };
+  const int64_t last = b.rows % kStates;
+  const int64_t values = b.rows / kStates * values_of(kStates) + (last > 0 ? values_of(last) : 0);
+  return scores + values * Ceil(b.keys.count, kBf16Step);
 }
 
 void Attend(const Bf16Block& b) { AttendTiles(b); }
