@@ -20,6 +20,7 @@
 #include "mla/dtypes.h"
 #include "mla/executor.h"
 #include "mla/memory.h"
+#include "mla/profile.h"
 #include "mla/result.h"
 #include "mla/rope.h"
 
@@ -142,6 +143,7 @@ class MlaAttention {
     // what meets weights kept in bf16; the others keep it in fp32.
     std::string kernels;
     HugePages huge_pages = HugePages::kAuto;  // of the workspace
+    bool profile = false;                     // fill profile(): clocks are read around each task; changes no bit
   };
 
   // Runs the kernels over small cases with known results first (under a millisecond): where they fail, the next slower
@@ -167,6 +169,9 @@ class MlaAttention {
   const AttentionCounters& counters() const;
   // Counts go on from `to`.
   void ResetCounters(const AttentionCounters& to = {});
+  // Of the calls since the last reset. Precondition: Options::profile.
+  const AttentionProfile& profile() const;
+  void ResetProfile();
   // Takes the workspace's pages from the system, by all workers. Before the first Run.
   void FirstTouch(Executor& executor);
   const char* kernels() const;                                   // the table in use

@@ -5,6 +5,7 @@
 
 #include "attention/bf16_block.h"
 #include "attention/kv_b.h"
+#include "attention/profile.h"
 #include "base/parallel.h"
 
 namespace mla::attention {
@@ -38,6 +39,7 @@ namespace {
 
 // q~ = q_nope w_kc for every row and head of the pass, and q_pe beside it.
 void AbsorbQueries(const StepContext& step, const float* q, std::int64_t rows, const AbsorbedWorkspace& ws) {
+  const Phase phase(step, AttentionPhase::kAbsorb);
   const MlaDims& d = step.dims;
   const std::int64_t h = Heads(step);
   const std::int64_t q_head = d.qk_nope_head_dim + d.qk_rope_head_dim;
@@ -64,6 +66,7 @@ void AbsorbQueries(const StepContext& step, const float* q, std::int64_t rows, c
 
 // Packs the pass's queries, sixteen states of a part at a time.
 void PackQueries(const StepContext& step, std::int64_t parts, std::int64_t rows, const AbsorbedWorkspace& ws) {
+  const Phase phase(step, AttentionPhase::kPack);
   const MlaDims& d = step.dims;
   const std::int64_t tile_bytes = QueryTileBytes(d.kv_lora_rank, d.qk_rope_head_dim);
   std::int64_t tiles = 0;
@@ -190,6 +193,7 @@ void FoldStates(const StepContext& step, const Part& part, std::int64_t begin, s
 
 // Takes the output latents through w_vc to the rows of `out`.
 void ProjectOut(const StepContext& step, std::int64_t rows, const AbsorbedWorkspace& ws, float* out) {
+  const Phase phase(step, AttentionPhase::kProject);
   const MlaDims& d = step.dims;
   const std::int64_t h = Heads(step);
   const States& total = ws.total;
@@ -207,10 +211,8 @@ void ProjectOut(const StepContext& step, std::int64_t rows, const AbsorbedWorksp
   ops::Gemm(step.gemm(), std::span<const ops::GemmProblem>(ws.products, static_cast<std::size_t>(h)));
 }
 
-void RunPass(const StepContext& step, std::int64_t parts, std::int64_t rows, const float* q, float* out, float* lse,
-             const AbsorbedWorkspace& ws) {
-  AbsorbQueries(step, q, rows, ws);
-  if (UsesBf16(step)) PackQueries(step, parts, rows, ws);
+// The parts' rows over their keys: items, then folds of what they kept apart.
+void AttendParts(const StepContext& step, std::int64_t parts, float* lse, const AbsorbedWorkspace& ws) {
   std::int64_t items = 0;
   std::int64_t folds = 0;
   double work = 0;
@@ -219,17 +221,30 @@ void RunPass(const StepContext& step, std::int64_t parts, std::int64_t rows, con
     folds += ws.parts[i].folds();
     work += WorkOf(Form::kAbsorbed, step.dims, ws.parts[i].rows, ws.parts[i].keys).attention;
   }
-  ParallelForWork(step.executor, items, work, [&](std::int64_t item, int worker) {
-    const Part* part = ws.parts;
-    for (; item >= part->items(); ++part) item -= part->items();
-    RunItem(step, *part, item, lse, ws, step.scratch[worker]);
-  });
+  {
+    const Phase phase(step, AttentionPhase::kAttend);
+    ParallelForWork(step.executor, items, work, [&](std::int64_t item, int worker) {
+      const Part* part = ws.parts;
+      for (; item >= part->items(); ++part) item -= part->items();
+      RunItem(step, *part, item, lse, ws, step.scratch[worker]);
+    });
+  }
+  if (folds == 0) return;
+  const Phase phase(step, AttentionPhase::kMerge);
   ParallelForWork(step.executor, folds, work, [&](std::int64_t fold, int /*worker*/) {
     const Part* part = ws.parts;
     for (; fold >= part->folds(); ++part) fold -= part->folds();
     const std::int64_t begin = fold * kFoldStates;
     FoldStates(step, *part, begin, std::min(kFoldStates, part->states - begin), lse, ws);
   });
+}
+
+void RunPass(const StepContext& step, std::int64_t parts, std::int64_t rows, const float* q, float* out, float* lse,
+             const AbsorbedWorkspace& ws) {
+  if (step.measured != nullptr) CountParts(step, std::span<const Part>(ws.parts, static_cast<std::size_t>(parts)));
+  AbsorbQueries(step, q, rows, ws);
+  if (UsesBf16(step)) PackQueries(step, parts, rows, ws);
+  AttendParts(step, parts, lse, ws);
   ProjectOut(step, rows, ws, out);
 }
 

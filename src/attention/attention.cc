@@ -9,6 +9,7 @@
 #include "attention/choose.h"
 #include "attention/kv_b.h"
 #include "attention/mha.h"
+#include "attention/profile.h"
 #include "base/clock.h"
 #include "base/cpu_info.h"
 
@@ -48,7 +49,29 @@ struct MlaAttention::Impl {
   Buffer buffer;
   attention::Workspace workspace;
   AttentionCounters counters;
+  std::unique_ptr<attention::CallMeter> measured;  // null: nobody measures
+
+  attention::StepContext Context(const CacheLayerView& cache, const KvBWeights& weights, Executor& executor);
 };
+
+attention::StepContext MlaAttention::Impl::Context(const CacheLayerView& cache, const KvBWeights& weights,
+                                                   Executor& executor) {
+  if (measured) {
+    measured->meter.Watch(&executor);
+    measured->products.loaded = {weights.impl().storage.data(), static_cast<std::size_t>(weights.bytes())};
+  }
+  return {options.dims,
+          static_cast<float>(options.softmax_scale),
+          *choice.kernels.attention,
+          *choice.kernels.ops,
+          cache,
+          weights.impl(),
+          measured ? measured->meter : executor,
+          workspace.scratch.data(),
+          workspace.gemm,
+          measured.get(),
+          measured ? &measured->products : nullptr};
+}
 
 MlaAttention::MlaAttention(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 MlaAttention::MlaAttention(MlaAttention&&) noexcept = default;
@@ -78,6 +101,7 @@ Result<MlaAttention> attention::CreateAttention(const MlaAttention::Options& opt
       impl->buffer, Buffer::Allocate(MlaAttention::WorkspaceBytes(options), "attention workspace", options.huge_pages));
   Carver carver(impl->buffer);
   PlaceAll(options, &carver, &impl->workspace);
+  if (options.profile) impl->measured = std::make_unique<CallMeter>(options.workers);
   MLA_ASSIGN_OR_RETURN(impl->choice, ChooseKernels(sets, options.kernels, impl->workspace.gemm.scratch));
   return MlaAttention(std::move(impl));
 }
@@ -99,15 +123,7 @@ void MlaAttention::Run(const CacheLayerView& cache, const KvBWeights& weights,
     (s.form == Form::kMha ? mha_rows : absorbed_rows) += s.rows;
   }
   MLA_CHECK_LE(mha_rows + absorbed_rows, impl.options.max_rows);
-  const attention::StepContext step{impl.options.dims,
-                                    static_cast<float>(impl.options.softmax_scale),
-                                    *impl.choice.kernels.attention,
-                                    *impl.choice.kernels.ops,
-                                    cache,
-                                    weights.impl(),
-                                    executor,
-                                    impl.workspace.scratch.data(),
-                                    impl.workspace.gemm};
+  const attention::StepContext step = impl.Context(cache, weights, executor);
   const auto begin = Clock::now();
   if (absorbed_rows > 0) RunAbsorbed(step, sequences, q, out, lse, impl.workspace.absorbed);
   const double absorbed_seconds = absorbed_rows > 0 ? Since(begin) : 0;
@@ -116,10 +132,20 @@ void MlaAttention::Run(const CacheLayerView& cache, const KvBWeights& weights,
   if (mha_rows > 0) impl.counters.mha_seconds += Since(begin) - absorbed_seconds;
   impl.counters.absorbed_rows += absorbed_rows;
   impl.counters.mha_rows += mha_rows;
+  if (impl.measured) attention::CountCall(step, sequences, Since(begin));
 }
 
 const AttentionCounters& MlaAttention::counters() const { return impl_->counters; }
 void MlaAttention::ResetCounters(const AttentionCounters& to) { impl_->counters = to; }
+const AttentionProfile& MlaAttention::profile() const {
+  MLA_CHECK(impl_->measured != nullptr);
+  return impl_->measured->profile;
+}
+void MlaAttention::ResetProfile() {
+  MLA_CHECK(impl_->measured != nullptr);
+  impl_->measured->profile = {};
+  impl_->measured->products = {};
+}
 void MlaAttention::FirstTouch(Executor& executor) { mla::FirstTouch(impl_->buffer, executor); }
 const char* MlaAttention::kernels() const { return IsaName(impl_->choice.kernels.isa); }
 const std::vector<RejectedKernels>& MlaAttention::rejected_kernels() const { return impl_->choice.rejected; }

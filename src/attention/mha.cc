@@ -5,6 +5,7 @@
 #include "attention/bf16_block.h"
 #include "attention/kv_b.h"
 #include "attention/mha_pieces.h"
+#include "attention/profile.h"
 #include "base/parallel.h"
 
 namespace mla::attention {
@@ -58,6 +59,7 @@ void PlaceMha(const MlaAttention::Options& options, Carver* carver, MhaWorkspace
 }
 
 void LoadPiece(const StepContext& step, const Piece& piece, const MhaWorkspace& ws) {
+  const Phase phase(step, AttentionPhase::kLoad);
   const MlaDims& d = step.dims;
   const std::int64_t ld_rope = RoundUp(d.qk_rope_head_dim, 16);
   ParallelFor(step.executor, (piece.keys + kTileKeys - 1) / kTileKeys, [&](std::int64_t tile, int /*worker*/) {
@@ -68,6 +70,7 @@ void LoadPiece(const StepContext& step, const Piece& piece, const MhaWorkspace& 
 }
 
 void MultiplyHeads(const StepContext& step, const HeadProducts& products, const MhaWorkspace& ws) {
+  const Phase phase(step, AttentionPhase::kExpand);
   const MlaDims& d = step.dims;
   for (std::int64_t i = 0; i < products.heads; ++i) {
     const auto head = static_cast<std::size_t>(products.head + i);
@@ -181,7 +184,10 @@ void RunPiece(const StepContext& step, const Piece& piece, const float* q, float
   const bool last = piece.first + piece.keys == s.keys;
   const bool bf16 = UsesBf16(step);
   if (piece.keys > 0) bf16 ? ExpandBf16(step, piece, ws) : Expand(step, piece, ws);
+  if (step.measured != nullptr) CountExpanded(step, piece);
   const std::int64_t block = BlockRows(s.rows, piece.heads, step.executor.workers());
+  if (step.measured != nullptr) CountAttended(step, piece, block);
+  const Phase phase(step, AttentionPhase::kMhaAttend);
   const std::int64_t blocks = (s.rows + block - 1) / block;
   const double work = static_cast<double>(s.rows) * static_cast<double>(piece.keys) *
                       static_cast<double>(piece.heads * (d.qk_nope_head_dim + d.qk_rope_head_dim + d.v_head_dim));

@@ -2,6 +2,7 @@
 
 #include "attention/bf16_block.h"
 #include "attention/mha_pieces.h"
+#include "attention/profile.h"
 #include "base/parallel.h"
 
 namespace mla::attention {
@@ -105,15 +106,26 @@ void PlaceMhaBf16(const MlaAttention::Options& options, Carver* carver, MhaWorks
   out->rope_bf16 = carver->Take<char>(RoundUp(out->max_keys, kTileKeys) * RopeStride(d));
 }
 
-void ExpandBf16(const StepContext& step, const Piece& piece, const MhaWorkspace& ws) {
+namespace {
+
+// The piece's k_pe, as kernels read it.
+void RoundRope(const StepContext& step, const Piece& piece, const MhaWorkspace& ws) {
+  const Phase phase(step, AttentionPhase::kRound);
   const MlaDims& d = step.dims;
-  LoadPiece(step, piece, ws);
   const std::int64_t ld_rope = RoundUp(d.qk_rope_head_dim, 16);
   ParallelFor(step.executor, (piece.keys + kTileKeys - 1) / kTileKeys, [&](std::int64_t tile, int /*worker*/) {
     for (std::int64_t key = tile * kTileKeys; key < std::min(piece.keys, (tile + 1) * kTileKeys); ++key) {
       step.kernels.bf16->round_row(ws.rope + key * ld_rope, d.qk_rope_head_dim, ws.rope_bf16 + key * RopeStride(d));
     }
   });
+}
+
+}  // namespace
+
+void ExpandBf16(const StepContext& step, const Piece& piece, const MhaWorkspace& ws) {
+  const MlaDims& d = step.dims;
+  LoadPiece(step, piece, ws);
+  RoundRope(step, piece, ws);
   for (std::int64_t at = 0; at < piece.keys; at += kRoundedKeys) {
     for (std::int64_t i = 0; i < piece.heads; i += ws.product_heads) {
       const Chunk chunk{at, std::min(kRoundedKeys, piece.keys - at), i, std::min(ws.product_heads, piece.heads - i)};
@@ -121,6 +133,7 @@ void ExpandBf16(const StepContext& step, const Piece& piece, const MhaWorkspace&
                     {ws.latent + at * d.kv_lora_rank, chunk.count, piece.head + i, chunk.heads, ws.products,
                      d.v_head_dim, chunk.count * (d.qk_nope_head_dim + d.v_head_dim)},
                     ws);
+      const Phase phase(step, AttentionPhase::kRound);
       const std::int64_t tiles = (chunk.count + kTileKeys - 1) / kTileKeys;
       ParallelFor(step.executor, chunk.heads * tiles, [&](std::int64_t item, int /*worker*/) {
         RoundTile(step, piece, chunk, item / tiles, item % tiles * kTileKeys, ws);

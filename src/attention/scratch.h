@@ -37,6 +37,8 @@ struct Scratch {
   Bf16Scratch bf16;
 };
 
+struct CallMeter;
+
 // What both forms need of a call: the model's dims, its kernels, and what the caller brought.
 struct StepContext {
   const MlaDims& dims;
@@ -48,8 +50,10 @@ struct StepContext {
   Executor& executor;
   Scratch* scratch;  // [workers]
   ops::GemmMemory gemm_memory;
+  CallMeter* measured = nullptr;           // what the call is measured by, or null: then nobody measures
+  ops::GemmCounts* gemm_counts = nullptr;  // its part
 
-  ops::GemmContext gemm() const { return {executor, ops, gemm_memory}; }
+  ops::GemmContext gemm() const { return {executor, ops, gemm_memory, gemm_counts}; }
 };
 
 void PlaceScratch(const MlaDims& dims, Carver* carver, Scratch* out);

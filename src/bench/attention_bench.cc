@@ -44,6 +44,7 @@ MlaAttention::Options AttentionBench::Options(Isa isa, int workers) const {
   options.workers = workers;
   options.expand_bytes = plan_.expand_bytes;
   options.kernels = IsaName(isa);
+  options.profile = plan_.profile;
   return options;
 }
 
@@ -113,12 +114,19 @@ CaseResult AttentionBench::Run(Probe& probe, Isa isa, std::int64_t rows, const R
   result.keys = plan_.keys;
   result.requests = plan_.requests;
   result.format = plan_.kv_dtype == DType::kBF16 ? "bf16" : "f32";
+  result.dims = plan_.dims;
   result.work = AttentionWork(plan_, rows, isa);
   result.working_set = plan_.working_set > 0 ? plan_.working_set : static_cast<std::int64_t>(result.work.bytes);
   const auto empty_caches = [&] { probe.ReadSeconds({other_, static_cast<std::size_t>(plan_.working_set)}); };
   Timed timed;
   timed.prepare = empty_caches;
-  timed.run = [&] { attention->Run(layer, *weights_, sequences, q_, out_, nullptr, probe.executor()); };
+  std::vector<AttentionProfile> runs;
+  timed.run = [&] {
+    attention->Run(layer, *weights_, sequences, q_, out_, nullptr, probe.executor());
+    if (!plan_.profile) return;
+    runs.push_back(attention->profile());
+    attention->ResetProfile();
+  };
   // Of rows or of kv_b_proj before it was packed, whichever is larger: a few hundred KiB say little about memory.
   const std::span<const std::byte> rows_read(
       layer.data, static_cast<std::size_t>(layer.pages * layer.page_tokens * layer.row_bytes));
@@ -131,6 +139,9 @@ CaseResult AttentionBench::Run(Probe& probe, Isa isa, std::int64_t rows, const R
     return static_cast<double>(whole.size()) / probe.ReadSeconds(whole);
   };
   result.measured = MeasureCase(probe, result.work, timed, repeats);
+  if (!plan_.profile) return result;
+  const std::span<const AttentionProfile> timed_runs = std::span(std::as_const(runs)).subspan(1);  // one to warm up
+  result.profile = SummariseAttention(plan_.dims, timed_runs, probe.executor().workers());
   return result;
 }
 

@@ -30,6 +30,7 @@ struct AttentionPlan {
   // Bytes of other memory that are read before each run, so that rows and weights come from memory as they do in a
   // model of many layers; 0: none.
   std::int64_t working_set = 0;
+  bool profile = false;  // tell the runs' phases
 };
 
 // FLOPs of `rows` new tokens of each request by the pairs that causality leaves, in that form, with the projections;

@@ -3,9 +3,12 @@
 #define MLA_BENCH_CASE_RESULT_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "bench/measure.h"
+#include "bench/profile.h"
+#include "mla/attention.h"
 
 namespace mla::bench {
 
@@ -21,6 +24,8 @@ struct CaseResult {
   std::int64_t working_set = 0;  // bytes that pass between two reads of a weight: beyond the caches it is streamed
   Work work;
   Measured measured;
+  MlaDims dims;                          // of an attention
+  std::optional<ProfileResult> profile;  // where one was asked for
 
   Judgement judgement() const { return Judge(work, measured.rates, measured.seconds.median); }
   double operations() const { return work.operations + work.f32_operations; }

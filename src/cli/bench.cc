@@ -49,7 +49,7 @@ class Output {
   }
   Status Case(const bench::CaseResult& result) {
     report_->cases.push_back(result);
-    return table_ ? Show(BenchTableLine(result)) : Status();
+    return table_ ? Show(BenchCaseText(result)) : Status();
   }
   Status End() const {
     if (table_) return {};

@@ -116,6 +116,10 @@ void AddCaseFlags(CLI::App& c, BenchOptions* o, const char* rows) {
   AddOutputFlags(c, o);
 }
 
+void AddProfileFlag(CLI::App& c, BenchOptions* o) {
+  c.add_flag("--profile", o->profile, "Tell where the time goes: phases, workers' loads, bytes moved, waste");
+}
+
 void AddFormatFlag(CLI::App& c, BenchOptions* o) {
   std::vector<std::string> formats;
   for (const bench::WeightFormat& format : bench::WeightFormats()) formats.emplace_back(format.name);
@@ -190,6 +194,7 @@ void AddAttentionFlags(CLI::App& c, BenchOptions* o) {
   c.add_option("--kv-dtype", o->kv_dtype, "How cache rows are kept: bf16, f32")
       ->check(CLI::IsMember({"bf16", "f32"}))
       ->capture_default_str();
+  AddProfileFlag(c, o);
   AddCaseFlags(c, o, "New rows of each request, T, as 1,4,512");
 }
 
@@ -325,6 +330,7 @@ Result<std::vector<AttentionJob>> AttentionJobs(const BenchOptions& o) {
         plan.requests = o.requests;
         plan.max_rows = *std::max_element(job.rows.begin(), job.rows.end());
         plan.working_set = working_set;
+        plan.profile = o.profile;
         jobs.push_back(std::move(job));
       }
     }

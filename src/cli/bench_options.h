@@ -28,6 +28,7 @@ struct BenchOptions : ComputeOptions {
   std::int64_t requests = 1;
   std::string working_set;  // "" for DefaultWorkingSet
   bench::Repeats repeats;
+  bool profile = false;
   bench::ModelBenchOptions engine;
   // Of the crossover.
   std::int64_t max_rows = 2048;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/bench_profile_report.h"
 #include "cli/output.h"
 
 namespace mla::cli {
@@ -54,6 +55,22 @@ Json CaseJson(const bench::CaseResult& c) {
   json["read_gbytes_per_second"] = c.measured.rates.read / 1e9;
   json["bound"] = bench::BoundName(j.bound);
   json["share"] = j.share;
+  return json;
+}
+
+void AddFields(const Fields& fields, Json* json) {
+  for (const auto& [name, value] : fields) (*json)[name] = value ? Json(*value) : Json(nullptr);
+}
+
+Json ProfileJson(const bench::CaseResult& c) {
+  Json json;
+  AddFields(ProfileFields(c), &json);
+  json["phases"] = Json::array();
+  for (const bench::PhaseResult& phase : c.profile->phases) {
+    Json line = {{"phase", phase.name}};
+    AddFields(PhaseFields(c, phase), &line);
+    json["phases"].push_back(std::move(line));
+  }
   return json;
 }
 
@@ -188,6 +205,10 @@ std::string BenchTableLine(const bench::CaseResult& c) {
       bench::BoundName(j.bound), j.share);
 }
 
+std::string BenchCaseText(const bench::CaseResult& c) {
+  return BenchTableLine(c) + (c.profile ? ProfileText(c) : std::string());
+}
+
 std::string BenchJson(const BenchReport& report) {
   Json json;
   json["bench"] = report.what;
@@ -197,7 +218,10 @@ std::string BenchJson(const BenchReport& report) {
   json["reads"] = Json::array();
   for (const bench::ReadRate& r : report.limits.reads) json["reads"].push_back(ReadJson(r));
   if (report.what != "peak") json["cases"] = Json::array();
-  for (const bench::CaseResult& c : report.cases) json["cases"].push_back(CaseJson(c));
+  for (const bench::CaseResult& c : report.cases) {
+    json["cases"].push_back(CaseJson(c));
+    if (c.profile) json["cases"].back()["profile"] = ProfileJson(c);
+  }
   return Dump(json);
 }
 
@@ -208,6 +232,15 @@ std::string BenchCsv(const BenchReport& report) {
     Json line;
     AddMachine(report.machine, &line);
     line.update(CaseJson(c));
+    if (c.profile) {
+      AddFields(ProfileFields(c), &line);
+      for (const bench::PhaseResult& phase : c.profile->phases) {
+        line["phase"] = phase.name;
+        AddFields(PhaseFields(c, phase), &line);
+        lines.push_back(line);
+      }
+      continue;
+    }
     lines.push_back(std::move(line));
   }
   return Csv(lines);

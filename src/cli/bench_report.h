@@ -33,10 +33,13 @@ std::string BenchMachineText(const BenchMachine& machine);
 std::string BenchLimitsText(const bench::MachineLimits& limits);
 std::string BenchTableHead();
 std::string BenchTableLine(const bench::CaseResult& result);
+// The line, and the case's profile below it where there is one.
+std::string BenchCaseText(const bench::CaseResult& result);
 
 // One object with a newline.
 std::string BenchJson(const BenchReport& report);
-// A line of names, then one a case (of peak: one a limit), with the machine in each. RFC 4180, but for plain newlines.
+// A line of names, then one a case (of peak: one a limit; with profiles: one a phase), with the machine in each. RFC
+// 4180, but for plain newlines.
 std::string BenchCsv(const BenchReport& report);
 
 struct ModelReport {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/parallel.h"
 #include "ops/placement.h"
 
@@ -224,9 +225,24 @@ void RunTask(const GemmContext& context, const Walk& walk, const Cut& cut, const
   KernelOf(context.kernels, p.w.format)(block);
 }
 
+bool Within(std::span<const std::byte> memory, const PackedMatrix& w) {
+  return w.data >= memory.data() && w.data + w.bytes() <= memory.data() + memory.size();
+}
+
+// A region's problems, and how they were cut.
+void Count(std::span<const GemmProblem> problems, const Cut& cut, GemmCounts* counts) {
+  for (const GemmProblem& p : problems) {
+    if (p.m == 0) continue;
+    counts->operations += 2.0 * static_cast<double>(p.m) * static_cast<double>(p.w.n) * static_cast<double>(p.w.k);
+    counts->weight_bytes += (p.m + cut.TaskRows(p) - 1) / cut.TaskRows(p) * p.w.bytes();
+    if (!Within(counts->loaded, p.w)) ++counts->conversions;
+  }
+}
+
 }  // namespace
 
 void Gemm(const GemmContext& context, std::span<const GemmProblem> problems) {
+  const auto begin = context.counts != nullptr ? Clock::now() : Clock::time_point();
   PackInputs(context, problems);
   Cut cut;
   double work = 0;
@@ -253,6 +269,9 @@ void Gemm(const GemmContext& context, std::span<const GemmProblem> problems) {
                           for (; task >= count(walk.problem()); walk.Next()) task -= count(walk.problem());
                           RunTask(context, walk, cut, PartOf(shares, walk.problem(), node), task, worker);
                         });
+  if (context.counts == nullptr) return;
+  Count(problems, cut, context.counts);
+  context.counts->seconds += Since(begin);
 }
 
 }  // namespace mla::ops

@@ -48,11 +48,22 @@ struct GemmMemory {
   }
 };
 
+// What products did, for who asks.
+struct GemmCounts {
+  double seconds = 0;
+  double operations = 0;          // a multiply-add is two
+  std::int64_t weight_bytes = 0;  // read: those of a matrix again for each block of rows that tasks are cut into
+  // Products with weights that don't lie in `loaded`, where packing at load has put them: made for the occasion.
+  std::int64_t conversions = 0;
+  std::span<const std::byte> loaded;
+};
+
 // Who computes, and where.
 struct GemmContext {
   Executor& executor;
   const OpKernels& kernels;
   GemmMemory memory;
+  GemmCounts* counts = nullptr;  // what is added to, or null: then no clock is read
 };
 
 // Runs all problems as one parallel region, two where inputs are packed first. Outputs (and whole rows) are split over

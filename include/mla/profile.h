@@ -1,0 +1,74 @@
+// Where a call's time goes, and what it moved: filled only where it is asked for (MlaAttention::Options::profile).
+#ifndef MLA_PROFILE_H_
+#define MLA_PROFILE_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace mla {
+
+// Time of a phase, summed over the times that it ran.
+struct PhaseTime {
+  double seconds = 0;       // from its begin to its end
+  double busy_seconds = 0;  // that workers were at work in it, all together
+  double busy_largest = 0;  // ... and the one that worked longest, each time
+  std::int64_t times = 0;
+
+  PhaseTime& operator+=(const PhaseTime& other) {
+    seconds += other.seconds;
+    busy_seconds += other.busy_seconds;
+    busy_largest += other.busy_largest;
+    times += other.times;
+    return *this;
+  }
+};
+
+// Phases of both forms, in the order in which they run.
+enum class AttentionPhase : std::uint8_t {
+  kAbsorb,     // absorbed: q~ = q_nope w_kc, and q_pe beside it
+  kPack,       // ... queries to where kernels of bf16 read them
+  kAttend,     // ... rows over keys; one item's own segments are folded as it goes
+  kMerge,      // ... segments that were kept apart, folded
+  kProject,    // ... output latents through w_vc
+  kLoad,       // mha: cache rows read back and widened
+  kExpand,     // ... products with w_kc and w_vc
+  kRound,      // ... to bf16, values interleaved
+  kMhaAttend,  // ... rows over keys, folding and dividing included
+};
+inline constexpr std::size_t kAttentionPhases = 9;
+// "absorb", "pack", "attend", "merge", "project", "load", "expand", "round", "mha attend".
+const char* AttentionPhaseName(AttentionPhase phase);
+
+// What calls of MlaAttention::Run did. A pair is a (row, head, key); bytes are of memory, from whichever cache they
+// came. What a call needs at least is each cache row of its sequences and each weight of the forms at work, once.
+struct AttentionProfile {
+  std::int64_t calls = 0;
+  double seconds = 0;  // of calls, whole: no less than the phases'
+  std::array<PhaseTime, kAttentionPhases> phases;
+
+  // Pairs that causality leaves, and those that kernels compute: whole tiles of 64 keys, or of 16 rows by 32 keys in
+  // bf16.
+  std::int64_t absorbed_pairs = 0;
+  std::int64_t absorbed_computed = 0;
+  std::int64_t mha_pairs = 0;
+  std::int64_t mha_computed = 0;
+  std::int64_t absorbed_rows = 0;  // rows, all heads
+  std::int64_t expanded = 0;       // (position, head) expanded to a key and a value
+
+  std::int64_t cache_bytes_needed = 0;
+  std::int64_t cache_bytes_read = 0;  // again for each block of query rows, each group of heads
+  std::int64_t weight_bytes_needed = 0;
+  std::int64_t weight_bytes_read = 0;  // again for each product, each block of its rows
+  // Written and read again between phases: states of segments that are kept apart, expanded keys and values.
+  std::int64_t kept_bytes = 0;
+  // Products with weights that are not as they were packed at load, but made in the call.
+  std::int64_t weight_conversions = 0;
+
+  const PhaseTime& operator[](AttentionPhase phase) const { return phases[static_cast<std::size_t>(phase)]; }
+  PhaseTime& operator[](AttentionPhase phase) { return phases[static_cast<std::size_t>(phase)]; }
+};
+
+}  // namespace mla
+
+#endif  // MLA_PROFILE_H_
