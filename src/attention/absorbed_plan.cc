@@ -9,6 +9,8 @@ namespace {
 
 // Items a worker, at least, where work can be cut so: the last ones to end then leave others idle for little.
 constexpr std::int64_t kItemsPerWorker = 4;
+// Of segments that are kept apart, joined: where an item begins its rows have not been asked for.
+constexpr std::int64_t kRunsPerWorker = 2;
 // States of a short extend: a part of so many is split by segments however few there are.
 constexpr std::int64_t kSplitStates = 256;
 
@@ -96,7 +98,7 @@ Pass PlanPass(const PlanLimits& limits, std::span<const AttentionSequence> seque
   for (Part& part : all) {
     SplitSegments(share, limits.partial_states, &used, &part);
     CutBlocks(limits, total, &part);
-    JoinSegments(share, &part);
+    JoinSegments(total / (kRunsPerWorker * limits.workers), &part);
   }
   CostliestFirst(all);
   return pass;
