@@ -38,10 +38,18 @@ void SplitSegments(std::int64_t share, std::int64_t room, std::int64_t* used, Pa
   *used += needed;
 }
 
-// Segments kept apart go to an item together while it costs no more than `share`.
-void JoinSegments(std::int64_t share, Part* part) {
+// Segments kept apart go to an item together, as many as cost `share` at most and leave workers no later done.
+void JoinSegments(std::int64_t share, std::int64_t workers, Part* part) {
   if (part->partial < 0) return;
-  part->run = std::clamp<std::int64_t>(share / part->item_cost(), 1, part->segments);
+  const auto rounds = [&](std::int64_t run) {
+    return CeilDiv(part->blocks * CeilDiv(part->segments, run), workers) * run;
+  };
+  const std::int64_t alone = rounds(1);
+  for (std::int64_t run = std::min(share / part->item_cost(), part->segments); run > 1; --run) {
+    if (rounds(run) > alone) continue;
+    part->run = run;
+    return;
+  }
 }
 
 // Halves a part's blocks while an item is more than one worker's part of the pass.
@@ -98,7 +106,7 @@ Pass PlanPass(const PlanLimits& limits, std::span<const AttentionSequence> seque
   for (Part& part : all) {
     SplitSegments(share, limits.partial_states, &used, &part);
     CutBlocks(limits, total, &part);
-    JoinSegments(total / (kRunsPerWorker * limits.workers), &part);
+    JoinSegments(total / (kRunsPerWorker * limits.workers), limits.workers, &part);
   }
   CostliestFirst(all);
   return pass;

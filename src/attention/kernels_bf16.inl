@@ -272,12 +272,26 @@ void AttendGroup(const Bf16Block& b, int64_t tile, Ahead* ahead) {
   ValueTiles<G>(b, tile, weights, ahead);
 }
 
+// The keys that some of a group's rows see: weights of the others are 0, and add nothing.
+MLA_INLINE int64_t Seen(const Bf16Block& b, int64_t tile, int64_t tiles) {
+  int64_t seen = 0;
+  for (int64_t r = tile * kBf16Tile; r < Min(b.rows, (tile + tiles) * kBf16Tile); ++r) seen = Max(seen, b.visible[r]);
+  return seen;
+}
+
+template <int G>
+MLA_INLINE void AttendSeen(const Bf16Block& b, int64_t tile, Ahead* ahead) {
+  Bf16Keys keys = b.keys;
+  keys.count = Seen(b, tile, G);
+  AttendGroup<G>({b.q, b.rows, keys, b.visible, b.scale, b.value_dim, b.first, b.state, b.scratch}, tile, ahead);
+}
+
 MLA_INLINE void AttendTiles(const Bf16Block& b) {
   const int64_t tiles = Ceil(b.rows, kBf16Tile);
   Ahead ahead = AheadOf(b);
   int64_t tile = 0;
-  for (; tile + kGroup <= tiles; tile += kGroup) AttendGroup<kGroup>(b, tile, &ahead);
-  if (tile < tiles) AttendGroup<1>(b, tile, &ahead);
+  for (; tile + kGroup <= tiles; tile += kGroup) AttendSeen<kGroup>(b, tile, &ahead);
+  if (tile < tiles) AttendSeen<1>(b, tile, &ahead);
 }
 
 }  // namespace

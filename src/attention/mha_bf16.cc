@@ -61,6 +61,7 @@ class ExpandedKeys final : public KeySource {
   ExpandedKeys(const MlaDims& d, const Piece& piece, std::int64_t i, const MhaWorkspace& ws, const Bf16Scratch& scratch)
       : dims_(d),
         first_(piece.first),
+        end_(piece.first + piece.keys),
         keys_(KeysOf(piece, d, ws, i)),
         values_(ValuesOf(piece, d, ws, i)),
         rope_(ws.rope_bf16),
@@ -83,12 +84,26 @@ class ExpandedKeys final : public KeySource {
     keys.steps[1] = Bf16Steps(dims_.qk_rope_head_dim);
     keys.value_step = ValueStep(dims_);
     keys.values = values_ + at / kBf16Step * keys.value_step;
+    LookAhead(first + kBlockKeys, &keys);
     return keys;
   }
 
  private:
+  // The head's keys and values of the block after: as long as each other where they are of one width.
+  void LookAhead(std::int64_t first, Bf16Keys* keys) const {
+    if (first >= end_) return;
+    const std::int64_t at = first - first_;
+    const std::int64_t steps = std::min(kBlockKeys, end_ - first) / kBf16Step;
+    scratch_.next[0] = keys_ + at * keys->stride[0];
+    scratch_.next[1] = values_ + at / kBf16Step * keys->value_step;
+    keys->next = scratch_.next;
+    keys->next_runs = 2;
+    keys->next_bytes = steps * std::min(kBf16Step * keys->stride[0], keys->value_step);
+  }
+
   const MlaDims& dims_;
   std::int64_t first_;
+  std::int64_t end_;
   const char* keys_;
   const char* values_;
   const char* rope_;

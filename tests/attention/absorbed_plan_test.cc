@@ -100,8 +100,11 @@ TEST(AbsorbedPlan, EveryStateMeetsEverySegmentOnce) {
             const auto at = static_cast<std::size_t>(part.pass_row + state / c.limits.heads);
             const std::int64_t row = planned.row_ids[pass][at];
             std::set<std::int64_t>& segments = met[{row, state % c.limits.heads}];
-            const std::int64_t first = part.partial >= 0 ? item / part.blocks : 0;
-            const std::int64_t last = part.partial >= 0 ? first + 1 : part.segments;
+            const bool apart = part.partial >= 0;
+            const std::int64_t first = apart ? item / part.blocks * part.run : 0;
+            const std::int64_t last = apart ? std::min(first + part.run, part.segments) : part.segments;
+            ASSERT_EQ(part.first_segment(item), first);
+            ASSERT_EQ(part.end_segment(item), last);
             for (std::int64_t segment = first; segment < last; ++segment) {
               ASSERT_TRUE(segments.insert(segment).second) << "round " << round << " row " << row;
             }
@@ -198,6 +201,26 @@ TEST(AbsorbedPlan, ManyLikeRequestsAreNotSplit) {
   const Planned planned = PlanAll({limits, like});
   ASSERT_EQ(planned.passes.size(), 1U);
   for (const Part& part : planned.passes[0]) EXPECT_EQ(part.partial, -1);
+}
+
+// Segments that go to an item together save the reading of rows that nothing has asked for; they must not cost balance.
+TEST(AbsorbedPlan, JoinedSegmentsEndNoLater) {
+  std::int64_t joined = 0;
+  for (const std::int64_t workers : {1, 2, 3, 5, 8, 16}) {
+    for (const std::int64_t heads : {1, 16, 128}) {
+      for (std::int64_t keys = 1024; keys <= 65536; keys += 3000) {
+        const PlanLimits limits{heads, workers, 128, attention::PartialStates(heads, workers, 65536), 16};
+        std::vector<Part> parts = PlanAll({limits, {Sequence(0, 1, keys)}}).passes.at(0);
+        const std::int64_t with = Makespan(parts, workers);
+        for (Part& part : parts) {
+          joined += part.run - 1;
+          part.run = 1;
+        }
+        ASSERT_LE(with, Makespan(parts, workers)) << workers << " workers, " << heads << " heads, " << keys << " keys";
+      }
+    }
+  }
+  EXPECT_GT(joined, 100);
 }
 
 TEST(AbsorbedPlan, LargestItemsComeFirst) {
