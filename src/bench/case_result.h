@@ -30,17 +30,14 @@ struct CaseResult {
   std::int64_t working_set = 0;  // bytes that pass between two reads of a weight: beyond the caches it is streamed
   Work work;
   Measured measured;
-  std::vector<KernelAlone> kernels;      // of a layer; else none
+  std::vector<KernelAlone> kernels;  // of a layer; else none
+  // All of them, one after another: sums of one repeat each, so that what else the machine does falls on a layer and on
+  // its kernels alike.
+  Summary kernel_seconds;
   std::optional<ProfileResult> profile;  // where one was asked for
 
   Judgement judgement() const { return Judge(work, measured.rates, measured.seconds.median); }
   double operations() const { return work.operations + work.f32_operations; }
-  // Of the kernels by themselves, all together: medians. Precondition: there are some.
-  double kernel_seconds() const {
-    double sum = 0;
-    for (const KernelAlone& kernel : kernels) sum += kernel.seconds.median;
-    return sum;
-  }
 };
 
 }  // namespace mla::bench

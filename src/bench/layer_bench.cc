@@ -181,6 +181,7 @@ class LayerBench::Case {
 
   // All but the first runs, which are to warm up.
   std::vector<KernelAlone> kernels() const;
+  Summary kernel_seconds() const;
   std::span<const StepProfile> profiles() const { return std::span(profiles_).subspan(1); }
   Form form() const { return sequence_.form; }
 
@@ -213,8 +214,8 @@ class LayerBench::Case {
 LayerBench::Case::Case(const LayerBench& bench, Probe& probe, Isa isa, std::int64_t rows)
     : bench_(bench),
       probe_(probe),
-      attention_(Sound(MlaAttention::Create(layers::AttentionOptions(
-          bench.plan_.config, bench.Limits(probe.executor().workers()), IsaName(isa))))),
+      attention_(Sound(MlaAttention::Create(
+          layers::AttentionOptions(bench.plan_.config, bench.Limits(probe.executor().workers()), IsaName(isa))))),
       positions_(static_cast<std::size_t>(rows)),
       cache_(bench.cache_->Layer(0)),
       measured_(probe.executor().workers()),
@@ -293,6 +294,14 @@ std::vector<KernelAlone> LayerBench::Case::kernels() const {
   return out;
 }
 
+Summary LayerBench::Case::kernel_seconds() const {
+  std::vector<double> sums(kernels_.front().seconds.size());
+  for (const Kernel& kernel : kernels_) {
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += kernel.seconds[i];
+  }
+  return Summarise(std::span(sums).subspan(1));
+}
+
 CaseResult LayerBench::Run(Probe& probe, Isa isa, std::int64_t rows, const Repeats& repeats) {
   Case layer(*this, probe, isa, rows);
   CaseResult result;
@@ -317,6 +326,7 @@ CaseResult LayerBench::Run(Probe& probe, Isa isa, std::int64_t rows, const Repea
   };
   result.measured = MeasureCase(probe, result.work, timed, repeats);
   result.kernels = layer.kernels();
+  result.kernel_seconds = layer.kernel_seconds();
   if (plan_.profile) {
     result.profile = SummariseSteps(weights::DimsOf(plan_.config), PhaseWorkOf(plan_, rows, isa), layer.profiles(),
                                     probe.executor().workers());

@@ -55,8 +55,8 @@ class PhaseSums {
     for (std::size_t i = 0; i < kAttentionPhases; ++i) {
       const auto phase = static_cast<AttentionPhase>(i);
       const PhaseWork work = WorkOfPhase(phase, out_.dims, out_.counts.attention);
-      const double seconds = Add(AttentionPhaseName(phase), work,
-                                 [phase](const StepProfile& run) { return run.attention[phase]; });
+      const double seconds =
+          Add(AttentionPhaseName(phase), work, [phase](const StepProfile& run) { return run.attention[phase]; });
       (IsMha(phase) ? out_.mha_seconds : out_.absorbed_seconds) += seconds;
       if (phase == AttentionPhase::kMerge) out_.merge_seconds = seconds;
     }

@@ -36,8 +36,8 @@ struct ProfileResult {
   MlaDims dims;
   double seconds = 0;  // what is between phases included
   std::vector<PhaseResult> phases;
-  StepProfile counts;          // of one run; its times are those above
-  double mha_seconds = 0;      // of the attention, by form
+  StepProfile counts;      // of one run; its times are those above
+  double mha_seconds = 0;  // of the attention, by form
   double absorbed_seconds = 0;
   double merge_seconds = 0;
   double product_seconds = 0;  // outside of attention

@@ -1,4 +1,5 @@
-// mla bench peak|gemm|moe|attention|layer|crossover|model|serve: speed, beside the machine's limits measured in the same run.
+// mla bench peak|gemm|moe|attention|layer|crossover|model|serve: speed, beside the machine's limits measured in the
+// same run.
 #include <algorithm>
 #include <memory>
 #include <string>

@@ -114,10 +114,9 @@ std::string ProfileText(const bench::ProfileResult& profile, const bench::Rates&
   text += fmt::format("  {}; {}; {} kept between phases\n",
                       MovedText("cache rows", a.cache_bytes_read, a.cache_bytes_needed),
                       MovedText("kv_b", a.weight_bytes_read, a.weight_bytes_needed), HumanBytes(a.kept_bytes));
-  text +=
-      fmt::format("  tile waste {:.4f}, merge {:.4f} of the run, {} positions expanded, {} weights converted\n",
-                  profile.tile_waste(), profile.merge_seconds / profile.seconds, profile.expansions(),
-                  profile.weight_conversions());
+  text += fmt::format("  tile waste {:.4f}, merge {:.4f} of the run, {} positions expanded, {} weights converted\n",
+                      profile.tile_waste(), profile.merge_seconds / profile.seconds, profile.expansions(),
+                      profile.weight_conversions());
   return text;
 }
 

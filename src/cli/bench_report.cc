@@ -28,7 +28,7 @@ void AddMachine(const BenchMachine& machine, Json* json) {
   (*json)["kernels"] = machine.kernels.empty() ? Json(nullptr) : Json(machine.kernels);
 }
 
-double RatioToKernels(const bench::CaseResult& c) { return c.measured.seconds.median / c.kernel_seconds(); }
+double RatioToKernels(const bench::CaseResult& c) { return c.measured.seconds.median / c.kernel_seconds.median; }
 
 // A case as a flat list, which is also a line of CSV.
 Json CaseJson(const bench::CaseResult& c) {
@@ -58,7 +58,9 @@ Json CaseJson(const bench::CaseResult& c) {
   json["bound"] = bench::BoundName(j.bound);
   json["share"] = j.share;
   if (c.kernels.empty()) return json;
-  json["kernel_seconds"] = c.kernel_seconds();
+  json["kernel_seconds"] = c.kernel_seconds.median;
+  json["kernel_seconds_p10"] = c.kernel_seconds.p10;
+  json["kernel_seconds_p90"] = c.kernel_seconds.p90;
   json["ratio_to_kernels"] = RatioToKernels(c);
   return json;
 }
@@ -158,13 +160,14 @@ std::string LimitsCsv(const BenchReport& report) {
 
 // A layer beside its kernels by themselves.
 std::string KernelsText(const bench::CaseResult& c) {
-  std::string text = "  alone:";
+  std::string text = "  us alone:";
   for (const bench::KernelAlone& k : c.kernels) {
-    text += fmt::format(" {} {:.1f} [{:.1f} to {:.1f}],", k.name, k.seconds.median * 1e6, k.seconds.p10 * 1e6,
-                        k.seconds.p90 * 1e6);
+    text += fmt::format("{} {} {:.1f} [{:.1f} to {:.1f}]", &k == &c.kernels.front() ? "" : ",", k.name,
+                        k.seconds.median * 1e6, k.seconds.p10 * 1e6, k.seconds.p90 * 1e6);
   }
-  return text + fmt::format(" together {:.1f} us; the layer takes {:.3f} times as long\n", c.kernel_seconds() * 1e6,
-                            RatioToKernels(c));
+  const bench::Summary& all = c.kernel_seconds;
+  return text + fmt::format("\n  together {:.1f} us [{:.1f} to {:.1f}]; the layer takes {:.3f} times as long\n",
+                            all.median * 1e6, all.p10 * 1e6, all.p90 * 1e6, RatioToKernels(c));
 }
 
 // Tokens a second, from seconds for so many: the slow end of times is the slow end of rates.
