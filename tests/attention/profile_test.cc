@@ -79,7 +79,8 @@ struct Shape {
   std::int64_t rows;
   std::int64_t keys;
 };
-constexpr Shape kShapes[] = {{5, 1, 1}, {5, 1, 70}, {3, 7, 65}, {5, 40, 41}, {1, 130, 300}, {3, 2, 1100}, {7, 33, 2100}};
+constexpr Shape kShapes[] = {{5, 1, 1},     {5, 1, 70},   {3, 7, 65},   {5, 40, 41},
+                             {1, 130, 300}, {3, 2, 1100}, {7, 33, 2100}};
 
 TEST_P(Profile, CountsOfAbsorbedRowsByBruteForce) {
   std::mt19937_64 rng(61);
@@ -103,7 +104,9 @@ TEST_P(Profile, CountsOfAbsorbedRowsByBruteForce) {
     EXPECT_EQ(profile.weight_conversions, 0);
     // Many rows may be cut into tasks, which read the weights again.
     EXPECT_GE(profile.weight_bytes_read, profile.weight_bytes_needed);
-    if (s.rows <= 40) EXPECT_EQ(profile.weight_bytes_read, profile.weight_bytes_needed);
+    if (s.rows <= 40) {
+      EXPECT_EQ(profile.weight_bytes_read, profile.weight_bytes_needed);
+    }
   }
 }
 
@@ -180,8 +183,7 @@ TEST_P(Profile, TimesFitTogether) {
   const std::vector<TestSequence> sequences = BothForms(dims, rng);
   for (const int workers : {1, 2}) {
     const TestRun run{.kernels = GetParam(), .workers = workers, .chunk = 10, .profile = true};
-    const AttentionProfile profile =
-        RunAttention(weights, sequences, {.dtype = DType::kBF16}, kScale, run).profile;
+    const AttentionProfile profile = RunAttention(weights, sequences, {.dtype = DType::kBF16}, kScale, run).profile;
     EXPECT_EQ(profile.calls, 4);
     double phases = 0;
     for (std::size_t i = 0; i < kAttentionPhases; ++i) {

@@ -11,7 +11,7 @@ namespace mla::testing {
 namespace {
 
 // All that a request gave, prompt rows in one form and output in the other.
-Engine::Completion Run(Engine* engine) {
+Engine::Completion Answer(Engine* engine) {
   Request request;
   request.prompt = RandomIds(70, 96, 5);
   request.max_tokens = 9;
@@ -19,7 +19,7 @@ Engine::Completion Run(Engine* engine) {
   return Need(engine->Generate(request));
 }
 
-EngineOptions Options(bool profile) {
+EngineOptions RoleOptions(bool profile) {
   EngineOptions options;
   options.mode = Mode::kRole;
   options.context = 128;
@@ -31,10 +31,10 @@ EngineOptions Options(bool profile) {
 TEST(EngineProfile, ChangesNoBit) {
   const Model model = TinyModel({}, 3);
   const std::unique_ptr<Executor> pool = MakeThreadPool(2);
-  Engine plain = Need(Engine::Create(model, Options(false), *pool));
-  Engine profiled = Need(Engine::Create(model, Options(true), *pool));
-  const Engine::Completion a = Run(&plain);
-  const Engine::Completion b = Run(&profiled);
+  Engine plain = Need(Engine::Create(model, RoleOptions(false), *pool));
+  Engine profiled = Need(Engine::Create(model, RoleOptions(true), *pool));
+  const Engine::Completion a = Answer(&plain);
+  const Engine::Completion b = Answer(&profiled);
   EXPECT_EQ(a.ids, b.ids);
   EXPECT_EQ(a.logprobs, b.logprobs);
   EXPECT_EQ(a.prompt_logprobs, b.prompt_logprobs);
@@ -44,8 +44,8 @@ TEST(EngineProfile, CountsOfStepsFitTogether) {
   const Model model = TinyModel({}, 3, WeightDType::kBF16);
   const std::int64_t layers = model.info().layers;
   const std::unique_ptr<Executor> pool = MakeThreadPool(2);
-  Engine engine = Need(Engine::Create(model, Options(true), *pool));
-  Run(&engine);
+  Engine engine = Need(Engine::Create(model, RoleOptions(true), *pool));
+  Answer(&engine);
   const StepProfile profile = engine.profile();
   // Two chunks, the second of which yields a token, and eight steps of one row.
   EXPECT_EQ(profile.steps, 2 + 8);
@@ -71,7 +71,7 @@ TEST(EngineProfile, CountsOfStepsFitTogether) {
 TEST(EngineProfile, ExpansionsOfAStep) {
   const Model model = TinyModel({}, 3);
   const std::unique_ptr<Executor> pool = MakeThreadPool(1);
-  Engine engine = Need(Engine::Create(model, Options(true), *pool));
+  Engine engine = Need(Engine::Create(model, RoleOptions(true), *pool));
   Request request;
   request.prompt = RandomIds(40, 96, 6);
   request.max_tokens = 4;
