@@ -15,6 +15,7 @@
 #include "mla/executor.h"
 #include "mla/memory.h"
 #include "mla/model.h"
+#include "mla/profile.h"
 #include "mla/result.h"
 #include "mla/sampling.h"
 
@@ -69,6 +70,7 @@ struct EngineOptions {
   std::string kernels;                                 // "" for the fastest that pass their self-test
   HugePages huge_pages = HugePages::kAuto;             // of cache, workspace and tables
   FormTable form_table;
+  bool profile = false;  // fill profile(): clocks are read around each task; changes no bit
 };
 
 // Bytes by part. Planned before anything is allocated, and equal to what is.
@@ -229,6 +231,9 @@ class Engine {
   Result<Completion> Generate(const Request& request, const TokenSink& sink = {});
 
   const EngineStats& stats() const;
+  // Of the steps since the last reset. Precondition: EngineOptions::profile.
+  StepProfile profile() const;
+  void ResetProfile();
   MemoryPlan memory() const;               // allocated
   std::int64_t context() const;            // most tokens of a sequence
   std::uint64_t rope_fingerprint() const;  // of the rows in its cache (mla/rope.h)

@@ -1,4 +1,5 @@
-// Where a call's time goes, and what it moved: filled only where it is asked for (MlaAttention::Options::profile).
+// Where a call's or a step's time goes, and what it moved: filled only where it is asked for
+// (MlaAttention::Options::profile, EngineOptions::profile).
 #ifndef MLA_PROFILE_H_
 #define MLA_PROFILE_H_
 
@@ -67,6 +68,41 @@ struct AttentionProfile {
 
   const PhaseTime& operator[](AttentionPhase phase) const { return phases[static_cast<std::size_t>(phase)]; }
   PhaseTime& operator[](AttentionPhase phase) { return phases[static_cast<std::size_t>(phase)]; }
+};
+
+// Phases of a step of a model, in the order in which they run; those between embed and final norm once a layer.
+enum class StepPhase : std::uint8_t {
+  kEmbed,
+  kInputNorm,
+  kQaKva,      // q_a (or q) and kv_a, one product
+  kStore,      // norms of the latents, k_pe rotated, rows into the cache
+  kQb,         // where there is q_lora_rank
+  kRotate,     // ... queries; without it a part of kStore
+  kAttention,  // MlaAttention::Run, whose phases AttentionProfile has
+  kOutput,     // o_proj onto the residual
+  kMlp,        // norm, feed-forward or experts, onto the residual
+  kFinalNorm,
+  kLogits,  // the head's product
+};
+inline constexpr std::size_t kStepPhases = 11;
+// "embed", "input norm", "q_a+kv_a", "store", "q_b", "rotate", "attention", "o", "mlp", "final norm", "logits".
+const char* StepPhaseName(StepPhase phase);
+
+using StepTimes = std::array<PhaseTime, kStepPhases>;
+
+// What steps did. Counts are of all layers, a multi-token-prediction layer's too where it drafts.
+struct StepProfile {
+  std::int64_t steps = 0;
+  double seconds = 0;  // of steps, whole: planning, sampling and what else is between phases included
+  StepTimes times;
+  AttentionProfile attention;
+  // Of products outside of attention, which are parts of the phases above.
+  double product_seconds = 0;
+  double product_operations = 0;          // a multiply-add is two
+  std::int64_t product_weight_bytes = 0;  // read, as AttentionProfile::weight_bytes_read
+  std::int64_t weight_conversions = 0;    // as AttentionProfile's, those of attention left out
+
+  const PhaseTime& operator[](StepPhase phase) const { return times[static_cast<std::size_t>(phase)]; }
 };
 
 }  // namespace mla

@@ -114,7 +114,6 @@ CaseResult AttentionBench::Run(Probe& probe, Isa isa, std::int64_t rows, const R
   result.keys = plan_.keys;
   result.requests = plan_.requests;
   result.format = plan_.kv_dtype == DType::kBF16 ? "bf16" : "f32";
-  result.dims = plan_.dims;
   result.work = AttentionWork(plan_, rows, isa);
   result.working_set = plan_.working_set > 0 ? plan_.working_set : static_cast<std::int64_t>(result.work.bytes);
   const auto empty_caches = [&] { probe.ReadSeconds({other_, static_cast<std::size_t>(plan_.working_set)}); };

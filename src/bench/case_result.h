@@ -5,12 +5,18 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "bench/measure.h"
 #include "bench/profile.h"
-#include "mla/attention.h"
 
 namespace mla::bench {
+
+// A kernel of a layer, timed by itself beside it.
+struct KernelAlone {
+  std::string name;  // "q_b", "attention"
+  Summary seconds;
+};
 
 struct CaseResult {
   std::string name;       // "deepseek-v3 o"
@@ -24,7 +30,10 @@ struct CaseResult {
   std::int64_t working_set = 0;  // bytes that pass between two reads of a weight: beyond the caches it is streamed
   Work work;
   Measured measured;
-  MlaDims dims;                          // of an attention
+  std::vector<KernelAlone> kernels;  // of a layer; else none
+  // All of them, one after another: sums of one repeat each, so that what else the machine does falls on a layer and on
+  // its kernels alike.
+  Summary kernel_seconds;
   std::optional<ProfileResult> profile;  // where one was asked for
 
   Judgement judgement() const { return Judge(work, measured.rates, measured.seconds.median); }

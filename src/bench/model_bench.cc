@@ -1,6 +1,7 @@
 #include "bench/model_bench.h"
 
 #include <algorithm>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -35,30 +36,64 @@ Result<double> StepUntil(Engine& engine, SequenceId id, std::size_t tokens) {
   return Since(begin);
 }
 
-Result<Summary> TimeOutput(Engine& engine, const ModelBenchOptions& o) {
+// The profiles of runs, one after another, where the engine has any.
+class Profiles {
+ public:
+  explicit Profiles(Engine* engine) : engine_(*engine), wanted_(engine->options().profile) {}
+
+  void Begin() {
+    if (wanted_) engine_.ResetProfile();
+  }
+  void End() {
+    if (wanted_) runs_.push_back(engine_.profile());
+  }
+  std::optional<ProfileResult> Summarised(const ModelBenchOptions& o) const {
+    if (!wanted_) return std::nullopt;
+    return SummariseSteps(o.dims, {}, runs_, o.workers);
+  }
+
+ private:
+  Engine& engine_;
+  bool wanted_;
+  std::vector<StepProfile> runs_;
+};
+
+Status TimeOutput(Engine& engine, const ModelBenchOptions& o, ModelBenchResult* result) {
   MLA_ASSIGN_OR_RETURN(const SequenceId id,
                        engine.Submit(RandomRequest(Held(o), o.tokens + kUntimed, o.vocab_size, 1)));
   MLA_RETURN_IF_ERROR(StepUntil(engine, id, kUntimed));
   std::vector<double> seconds;
+  Profiles profiles(&engine);
   for (std::int64_t i = 1; i <= o.tokens; ++i) {
+    profiles.Begin();
     MLA_ASSIGN_OR_RETURN(const double step, StepUntil(engine, id, static_cast<std::size_t>(kUntimed + i)));
     seconds.push_back(step);
+    profiles.End();
   }
   engine.Release(id);
-  return Summarise(seconds);
+  result->step_seconds = Summarise(seconds);
+  result->step_profile = profiles.Summarised(o);
+  return {};
 }
 
-Result<Summary> TimePrompts(Engine& engine, const ModelBenchOptions& o, Form* form) {
+Status TimePrompts(Engine& engine, const ModelBenchOptions& o, ModelBenchResult* result) {
   std::vector<double> seconds;
+  Profiles profiles(&engine);
   for (std::int64_t i = 0; i <= o.repeats; ++i) {
     const Request request = RandomRequest(o.prompt, 1, o.vocab_size, static_cast<std::uint64_t>(2 + i));
     MLA_ASSIGN_OR_RETURN(const SequenceId id, engine.Submit(request));
+    profiles.Begin();
     MLA_ASSIGN_OR_RETURN(const double prompt, StepUntil(engine, id, 1));
-    if (i > 0) seconds.push_back(prompt);
-    *form = engine.Get(id).prompt_form;
+    if (i > 0) {
+      seconds.push_back(prompt);
+      profiles.End();
+    }
+    result->prompt_form = engine.Get(id).prompt_form;
     engine.Release(id);
   }
-  return Summarise(seconds);
+  result->prompt_seconds = Summarise(seconds);
+  result->prompt_profile = profiles.Summarised(o);
+  return {};
 }
 
 }  // namespace
@@ -67,8 +102,8 @@ std::int64_t ContextNeeded(const ModelBenchOptions& o) { return std::max(Held(o)
 
 Result<ModelBenchResult> BenchModel(Engine& engine, const ModelBenchOptions& options) {
   ModelBenchResult result;
-  MLA_ASSIGN_OR_RETURN(result.step_seconds, TimeOutput(engine, options));
-  MLA_ASSIGN_OR_RETURN(result.prompt_seconds, TimePrompts(engine, options, &result.prompt_form));
+  MLA_RETURN_IF_ERROR(TimeOutput(engine, options, &result));
+  MLA_RETURN_IF_ERROR(TimePrompts(engine, options, &result));
   return result;
 }
 

@@ -3,8 +3,10 @@
 #define MLA_BENCH_MODEL_BENCH_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "bench/measure.h"
+#include "bench/profile.h"
 #include "mla/engine.h"
 #include "mla/result.h"
 
@@ -15,13 +17,19 @@ struct ModelBenchOptions {
   std::int64_t tokens = 64;  // of output, timed one by one
   std::int64_t prompt = 512;
   std::int64_t repeats = 5;  // of the prompt
+  // The model's, and the engine's executor's.
   std::int64_t vocab_size = 0;
+  MlaDims dims;
+  int workers = 1;
 };
 
 struct ModelBenchResult {
   Summary step_seconds;    // of a token of output
   Summary prompt_seconds;  // from admission to the first token of output
   Form prompt_form = Form::kAbsorbed;
+  // Where the engine has EngineOptions::profile: of a step of output, and of a prompt's steps together.
+  std::optional<ProfileResult> step_profile;
+  std::optional<ProfileResult> prompt_profile;
 };
 
 // Most tokens of a sequence: what the engine's context must hold.

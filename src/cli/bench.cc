@@ -1,4 +1,5 @@
-// mla bench peak|gemm|moe|attention|crossover|model|serve: speed, beside the machine's limits measured in the same run.
+// mla bench peak|gemm|moe|attention|layer|crossover|model|serve: speed, beside the machine's limits measured in the
+// same run.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -11,6 +12,7 @@
 #include "base/cpu_info.h"
 #include "bench/attention_bench.h"
 #include "bench/gemm_bench.h"
+#include "bench/layer_bench.h"
 #include "bench/limits.h"
 #include "bench/model_bench.h"
 #include "bench/moe_bench.h"
@@ -24,6 +26,7 @@
 #include "cli/load.h"
 #include "cli/output.h"
 #include "model/model.h"
+#include "weights/weights.h"
 
 namespace mla::cli {
 namespace {
@@ -129,21 +132,30 @@ Result<int> RunAttention(const BenchOptions& o, const Log& log) {
   return RunJobs<bench::AttentionBench>("attention", o, jobs, log);
 }
 
+Result<int> RunLayer(const BenchOptions& o, const Log& log) {
+  MLA_ASSIGN_OR_RETURN(const std::vector<LayerJob> jobs, LayerJobs(o));
+  return RunJobs<bench::LayerBench>("layer", o, jobs, log);
+}
+
 Result<int> RunModel(const BenchOptions& o, const Log& log) {
   const InterruptScope interrupt;
   MLA_ASSIGN_OR_RETURN(const model::Opened opened, model::Open(o.model));
   ModelReport report;
   report.options = o.engine;
   report.options.vocab_size = opened.info.vocab_size;
+  report.options.dims = weights::DimsOf(opened.config);
   const std::int64_t context = bench::ContextNeeded(report.options);
   if (context > opened.info.max_position_embeddings) {
     return Error{fmt::format("--context, --tokens, --prompt: expected at most the model's {} positions, found {}",
                              opened.info.max_position_embeddings, context)};
   }
+  EngineOptions engine = EngineOptionsOf(o, context);
+  engine.profile = o.profile;
   MLA_ASSIGN_OR_RETURN(const LoadedEngine loaded,
-                       LoadEngine(o, opened, context, ThreadCount(o, log), "--context, --prompt", log));
+                       LoadEngine(o, opened, engine, ThreadCount(o, log), "--context, --prompt", log));
   WarnOfRejectedKernels(*loaded.engine, log);
   report.machine = {DetectCpu().model, loaded.engine->kernels(), loaded.pool->workers()};
+  report.options.workers = loaded.pool->workers();
   report.model = o.model;
   report.weights = KeptWeights(o, opened.config);
   report.weight_bytes = loaded.model->weight_bytes();
@@ -174,6 +186,7 @@ Action AddBench(CLI::App& app, const Log& log) {
       {"gemm", "Products with packed weights", AddGemmFlags, RunGemm},
       {"moe", "A layer's mixture of experts", AddMoeFlags, RunMoe},
       {"attention", "A layer's attention over cached rows", AddAttentionFlags, RunAttention},
+      {"layer", "A whole attention layer, beside its kernels by themselves", AddLayerFlags, RunLayer},
       {"crossover", "Where the two forms of the attention cross, and what choosing wrongly costs", AddCrossoverFlags,
        RunCrossover},
       {"model", "A model's prompts and output, in tokens a second", AddModelFlags, RunModel},

@@ -171,31 +171,49 @@ void AddMoeFlags(CLI::App& c, BenchOptions* o) {
   AddFormatFlag(c, o);
 }
 
-void AddAttentionFlags(CLI::App& c, BenchOptions* o) {
+namespace {
+
+// Whose heads, in which form, over how many keys of which kind.
+void AddHeadFlags(CLI::App& c, BenchOptions* o, const std::vector<std::string>& forms) {
   o->like = {"deepseek-v3"};
-  o->rows = {1};
-  o->keys = {4096, 32768};
-  o->forms = {"absorbed"};
   c.add_option("--like", o->like, fmt::format("Whose heads: {}, or the path of a config.json", PublishedNames()))
       ->delimiter(',')
       ->check(Checked([](const std::string& like) { return ConfigLike(like, std::nullopt); }))
       ->capture_default_str();
-  c.add_option("--form", o->forms, "Forms of the attention: absorbed, mha")
+  c.add_option("--form", o->forms, fmt::format("Forms of the attention: {}", fmt::join(forms, ", ")))
       ->delimiter(',')
-      ->check(CLI::IsMember({"absorbed", "mha"}))
+      ->check(CLI::IsMember(forms))
       ->capture_default_str();
   c.add_option("--keys", o->keys, "Positions of each request, S, its new rows included")
       ->delimiter(',')
       ->check(WholeIn(1, 1 << 24))
       ->capture_default_str();
-  c.add_option("--requests", o->requests, "Requests in a call, each with its own cache rows")
-      ->check(WholeIn(1, 1 << 12))
-      ->capture_default_str();
   c.add_option("--kv-dtype", o->kv_dtype, "How cache rows are kept: bf16, f32")
       ->check(CLI::IsMember({"bf16", "f32"}))
       ->capture_default_str();
+}
+
+}  // namespace
+
+void AddAttentionFlags(CLI::App& c, BenchOptions* o) {
+  o->rows = {1};
+  o->keys = {4096, 32768};
+  o->forms = {"absorbed"};
+  AddHeadFlags(c, o, {"absorbed", "mha"});
+  c.add_option("--requests", o->requests, "Requests in a call, each with its own cache rows")
+      ->check(WholeIn(1, 1 << 12))
+      ->capture_default_str();
   AddProfileFlag(c, o);
   AddCaseFlags(c, o, "New rows of each request, T, as 1,4,512");
+}
+
+void AddLayerFlags(CLI::App& c, BenchOptions* o) {
+  o->rows = {1, 512};
+  o->keys = {8192};
+  o->forms = {"auto"};
+  AddHeadFlags(c, o, {"auto", "absorbed", "mha"});
+  AddProfileFlag(c, o);
+  AddCaseFlags(c, o, "New rows, T, as 1,4,512");
 }
 
 void AddModelFlags(CLI::App& c, BenchOptions* o) {
@@ -222,6 +240,7 @@ void AddModelFlags(CLI::App& c, BenchOptions* o) {
       ->capture_default_str();
   AddMachineFlags(c, o);
   AddOutputFlags(c, o);
+  AddProfileFlag(c, o);
   c.add_flag("--quiet,-q", o->quiet, "No progress");
 }
 
@@ -309,34 +328,69 @@ Result<std::vector<MoeJob>> MoeJobs(const BenchOptions& o) {
   return jobs;
 }
 
-Result<std::vector<AttentionJob>> AttentionJobs(const BenchOptions& o) {
-  MLA_ASSIGN_OR_RETURN(const std::int64_t working_set, WorkingSetOf(o));
-  std::vector<AttentionJob> jobs;
+namespace {
+
+// Calls add(like, config, form, keys, rows) for each case of the flags; rows beyond its keys are left out, and the case
+// with them where none are left. Fails where that is every case.
+template <class Add>
+Status EachHeadCase(const BenchOptions& o, Add&& add) {
+  bool any = false;
   for (const std::string& like : o.like) {
     MLA_ASSIGN_OR_RETURN(const contract::ModelConfig config, ConfigLike(like, std::nullopt));
     for (const std::string& form : o.forms) {
       for (const std::int64_t keys : o.keys) {
-        AttentionJob job;
-        std::copy_if(o.rows.begin(), o.rows.end(), std::back_inserter(job.rows),
-                     [&](std::int64_t rows) { return rows <= keys; });
-        if (job.rows.empty()) continue;
-        bench::AttentionPlan& plan = job.plan;
-        plan.name =
-            fmt::format("{} {} S={}{}", like, form, keys, o.requests > 1 ? fmt::format(" x{}", o.requests) : "");
-        plan.dims = weights::DimsOf(config);
-        plan.form = form == "mha" ? Form::kMha : Form::kAbsorbed;
-        plan.kv_dtype = KvDTypeOf(o);
-        plan.keys = keys;
-        plan.requests = o.requests;
-        plan.max_rows = *std::max_element(job.rows.begin(), job.rows.end());
-        plan.working_set = working_set;
-        plan.profile = o.profile;
-        jobs.push_back(std::move(job));
+        std::vector<std::int64_t> rows;
+        std::copy_if(o.rows.begin(), o.rows.end(), std::back_inserter(rows), [&](std::int64_t t) { return t <= keys; });
+        if (rows.empty()) continue;
+        add(like, config, form, keys, std::move(rows));
+        any = true;
       }
     }
   }
-  if (jobs.empty())
-    return Error{fmt::format("--rows: expected at most the largest of --keys, found {}", o.rows.front())};
+  if (any) return {};
+  return Error{fmt::format("--rows: expected at most the largest of --keys, found {}", o.rows.front())};
+}
+
+}  // namespace
+
+Result<std::vector<AttentionJob>> AttentionJobs(const BenchOptions& o) {
+  MLA_ASSIGN_OR_RETURN(const std::int64_t working_set, WorkingSetOf(o));
+  std::vector<AttentionJob> jobs;
+  MLA_RETURN_IF_ERROR(EachHeadCase(o, [&](const std::string& like, const contract::ModelConfig& config,
+                                          const std::string& form, std::int64_t keys, std::vector<std::int64_t> rows) {
+    AttentionJob job{{}, std::move(rows)};
+    bench::AttentionPlan& plan = job.plan;
+    plan.name = fmt::format("{} {} S={}{}", like, form, keys, o.requests > 1 ? fmt::format(" x{}", o.requests) : "");
+    plan.dims = weights::DimsOf(config);
+    plan.form = form == "mha" ? Form::kMha : Form::kAbsorbed;
+    plan.kv_dtype = KvDTypeOf(o);
+    plan.keys = keys;
+    plan.requests = o.requests;
+    plan.max_rows = *std::max_element(job.rows.begin(), job.rows.end());
+    plan.working_set = working_set;
+    plan.profile = o.profile;
+    jobs.push_back(std::move(job));
+  }));
+  return jobs;
+}
+
+Result<std::vector<LayerJob>> LayerJobs(const BenchOptions& o) {
+  MLA_ASSIGN_OR_RETURN(const std::int64_t working_set, WorkingSetOf(o));
+  std::vector<LayerJob> jobs;
+  MLA_RETURN_IF_ERROR(EachHeadCase(o, [&](const std::string& like, const contract::ModelConfig& config,
+                                          const std::string& form, std::int64_t keys, std::vector<std::int64_t> rows) {
+    LayerJob job{{}, std::move(rows)};
+    bench::LayerPlan& plan = job.plan;
+    plan.name = like;
+    plan.config = config;
+    if (form != "auto") plan.form = form == "mha" ? Form::kMha : Form::kAbsorbed;
+    plan.kv_dtype = KvDTypeOf(o);
+    plan.keys = keys;
+    plan.max_rows = *std::max_element(job.rows.begin(), job.rows.end());
+    plan.working_set = working_set;
+    plan.profile = o.profile;
+    jobs.push_back(std::move(job));
+  }));
   return jobs;
 }
 

@@ -9,6 +9,7 @@
 #include "bench/attention_bench.h"
 #include "bench/crossover.h"
 #include "bench/gemm_bench.h"
+#include "bench/layer_bench.h"
 #include "bench/measure.h"
 #include "bench/model_bench.h"
 #include "bench/moe_bench.h"
@@ -44,6 +45,7 @@ void AddPeakFlags(CLI::App& command, BenchOptions* options);
 void AddGemmFlags(CLI::App& command, BenchOptions* options);
 void AddMoeFlags(CLI::App& command, BenchOptions* options);
 void AddAttentionFlags(CLI::App& command, BenchOptions* options);
+void AddLayerFlags(CLI::App& command, BenchOptions* options);
 void AddModelFlags(CLI::App& command, BenchOptions* options);
 void AddCrossoverFlags(CLI::App& command, BenchOptions* options);
 
@@ -73,6 +75,13 @@ struct AttentionJob {
 };
 // Rows beyond a case's keys are left out.
 Result<std::vector<AttentionJob>> AttentionJobs(const BenchOptions& options);
+
+struct LayerJob {
+  bench::LayerPlan plan;
+  std::vector<std::int64_t> rows;
+};
+// As AttentionJobs.
+Result<std::vector<LayerJob>> LayerJobs(const BenchOptions& options);
 
 }  // namespace mla::cli
 

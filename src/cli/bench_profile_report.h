@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/case_result.h"
+#include "bench/measure.h"
 #include "bench/profile.h"
 
 namespace mla::cli {
@@ -15,13 +15,13 @@ namespace mla::cli {
 // Numbers by name, for JSON and CSV; nothing where one makes no sense.
 using Fields = std::vector<std::pair<std::string, std::optional<double>>>;
 
-// Times, rates and shares of a phase of that case. Precondition: it has a profile.
-Fields PhaseFields(const bench::CaseResult& result, const bench::PhaseResult& phase);
-// What the run as a whole read and computed.
-Fields ProfileFields(const bench::CaseResult& result);
+// Times and rates of a phase, and their shares of the limits, as far as those are known (not 0).
+Fields PhaseFields(const bench::ProfileResult& profile, const bench::PhaseResult& phase, const bench::Rates& limits);
+// What the run as a whole took, read and computed.
+Fields ProfileFields(const bench::ProfileResult& profile);
 
 // A table of phases, and the rest in words; below the case's own line.
-std::string ProfileText(const bench::CaseResult& result);
+std::string ProfileText(const bench::ProfileResult& profile, const bench::Rates& limits);
 
 }  // namespace mla::cli
 

@@ -28,6 +28,8 @@ void AddMachine(const BenchMachine& machine, Json* json) {
   (*json)["kernels"] = machine.kernels.empty() ? Json(nullptr) : Json(machine.kernels);
 }
 
+double RatioToKernels(const bench::CaseResult& c) { return c.measured.seconds.median / c.kernel_seconds.median; }
+
 // A case as a flat list, which is also a line of CSV.
 Json CaseJson(const bench::CaseResult& c) {
   const bench::Judgement j = c.judgement();
@@ -55,6 +57,11 @@ Json CaseJson(const bench::CaseResult& c) {
   json["read_gbytes_per_second"] = c.measured.rates.read / 1e9;
   json["bound"] = bench::BoundName(j.bound);
   json["share"] = j.share;
+  if (c.kernels.empty()) return json;
+  json["kernel_seconds"] = c.kernel_seconds.median;
+  json["kernel_seconds_p10"] = c.kernel_seconds.p10;
+  json["kernel_seconds_p90"] = c.kernel_seconds.p90;
+  json["ratio_to_kernels"] = RatioToKernels(c);
   return json;
 }
 
@@ -62,16 +69,27 @@ void AddFields(const Fields& fields, Json* json) {
   for (const auto& [name, value] : fields) (*json)[name] = value ? Json(*value) : Json(nullptr);
 }
 
-Json ProfileJson(const bench::CaseResult& c) {
+Json ProfileJson(const bench::ProfileResult& profile, const bench::Rates& limits) {
   Json json;
-  AddFields(ProfileFields(c), &json);
+  AddFields(ProfileFields(profile), &json);
   json["phases"] = Json::array();
-  for (const bench::PhaseResult& phase : c.profile->phases) {
+  for (const bench::PhaseResult& phase : profile.phases) {
     Json line = {{"phase", phase.name}};
-    AddFields(PhaseFields(c, phase), &line);
+    AddFields(PhaseFields(profile, phase, limits), &line);
     json["phases"].push_back(std::move(line));
   }
   return json;
+}
+
+// A line a phase, each with what `line` holds already.
+void AddPhaseLines(const bench::ProfileResult& profile, const bench::Rates& limits, Json line,
+                   std::vector<Json>* lines) {
+  AddFields(ProfileFields(profile), &line);
+  for (const bench::PhaseResult& phase : profile.phases) {
+    line["phase"] = phase.name;
+    AddFields(PhaseFields(profile, phase, limits), &line);
+    lines->push_back(line);
+  }
 }
 
 Json PeakJson(const bench::PeakRate& p) {
@@ -140,6 +158,18 @@ std::string LimitsCsv(const BenchReport& report) {
   return Csv(lines);
 }
 
+// A layer beside its kernels by themselves.
+std::string KernelsText(const bench::CaseResult& c) {
+  std::string text = "  us alone:";
+  for (const bench::KernelAlone& k : c.kernels) {
+    text += fmt::format("{} {} {:.1f} [{:.1f} to {:.1f}]", &k == &c.kernels.front() ? "" : ",", k.name,
+                        k.seconds.median * 1e6, k.seconds.p10 * 1e6, k.seconds.p90 * 1e6);
+  }
+  const bench::Summary& all = c.kernel_seconds;
+  return text + fmt::format("\n  together {:.1f} us [{:.1f} to {:.1f}]; the layer takes {:.3f} times as long\n",
+                            all.median * 1e6, all.p10 * 1e6, all.p90 * 1e6, RatioToKernels(c));
+}
+
 // Tokens a second, from seconds for so many: the slow end of times is the slow end of rates.
 bench::Summary RateOf(const bench::Summary& seconds, double tokens) {
   return {tokens / seconds.median, tokens / seconds.p90, tokens / seconds.p10, seconds.count};
@@ -148,6 +178,14 @@ bench::Summary RateOf(const bench::Summary& seconds, double tokens) {
 bench::Summary DecodeRate(const ModelReport& r) { return RateOf(r.result.step_seconds, 1); }
 bench::Summary PromptRate(const ModelReport& r) {
   return RateOf(r.result.prompt_seconds, static_cast<double>(r.options.prompt));
+}
+
+// By name, as far as there are any.
+std::vector<std::pair<const char*, const bench::ProfileResult*>> ProfilesOf(const ModelReport& r) {
+  std::vector<std::pair<const char*, const bench::ProfileResult*>> profiles;
+  if (r.result.step_profile) profiles.emplace_back("decode", &*r.result.step_profile);
+  if (r.result.prompt_profile) profiles.emplace_back("prompt", &*r.result.prompt_profile);
+  return profiles;
 }
 
 Json ModelFields(const ModelReport& r) {
@@ -206,7 +244,10 @@ std::string BenchTableLine(const bench::CaseResult& c) {
 }
 
 std::string BenchCaseText(const bench::CaseResult& c) {
-  return BenchTableLine(c) + (c.profile ? ProfileText(c) : std::string());
+  std::string text = BenchTableLine(c);
+  if (c.profile) text += ProfileText(*c.profile, c.measured.rates);
+  if (!c.kernels.empty()) text += KernelsText(c);
+  return text;
 }
 
 std::string BenchJson(const BenchReport& report) {
@@ -220,7 +261,8 @@ std::string BenchJson(const BenchReport& report) {
   if (report.what != "peak") json["cases"] = Json::array();
   for (const bench::CaseResult& c : report.cases) {
     json["cases"].push_back(CaseJson(c));
-    if (c.profile) json["cases"].back()["profile"] = ProfileJson(c);
+    for (const bench::KernelAlone& k : c.kernels) json["cases"].back()["kernels"][k.name] = SummaryJson(k.seconds);
+    if (c.profile) json["cases"].back()["profile"] = ProfileJson(*c.profile, c.measured.rates);
   }
   return Dump(json);
 }
@@ -233,15 +275,10 @@ std::string BenchCsv(const BenchReport& report) {
     AddMachine(report.machine, &line);
     line.update(CaseJson(c));
     if (c.profile) {
-      AddFields(ProfileFields(c), &line);
-      for (const bench::PhaseResult& phase : c.profile->phases) {
-        line["phase"] = phase.name;
-        AddFields(PhaseFields(c, phase), &line);
-        lines.push_back(line);
-      }
-      continue;
+      AddPhaseLines(*c.profile, c.measured.rates, std::move(line), &lines);
+    } else {
+      lines.push_back(std::move(line));
     }
-    lines.push_back(std::move(line));
   }
   return Csv(lines);
 }
@@ -257,6 +294,10 @@ std::string ModelText(const ModelReport& r) {
   text +=
       fmt::format("prompt of {:<6}        {:>10.2f} tokens/s [{:.2f} to {:.2f}], {} prompts, {}\n", r.options.prompt,
                   prompt.median, prompt.p10, prompt.p90, prompt.count, FormName(r.result.prompt_form));
+  for (const auto& [what, profile] : ProfilesOf(r)) {
+    text += fmt::format("\n{}, {} steps, {}:\n", what, profile->counts.steps, HumanSeconds(profile->seconds));
+    text += ProfileText(*profile, {});
+  }
   return text;
 }
 
@@ -265,6 +306,10 @@ std::string ModelJson(const ModelReport& r) {
   json.update(ModelFields(r));
   json["decode_tokens_per_second"] = SummaryJson(DecodeRate(r));
   json["prompt_tokens_per_second"] = SummaryJson(PromptRate(r));
+  for (const auto& [what, profile] : ProfilesOf(r)) {
+    Json& part = json[fmt::format("{}_profile", what)] = {{"steps", profile->counts.steps}};
+    part.update(ProfileJson(*profile, {}));
+  }
   return Dump(json);
 }
 
@@ -276,7 +321,13 @@ std::string ModelCsv(const ModelReport& r) {
     line[fmt::format("{}_p90", name)] = rate.p90;
     line[fmt::format("{}_repeats", name)] = rate.count;
   }
-  return Csv({line});
+  std::vector<Json> lines;
+  for (const auto& [what, profile] : ProfilesOf(r)) {
+    line["profile_of"] = what;
+    line["steps"] = profile->counts.steps;
+    AddPhaseLines(*profile, {}, line, &lines);
+  }
+  return Csv(lines.empty() ? std::vector<Json>{line} : lines);
 }
 
 }  // namespace mla::cli

@@ -55,6 +55,7 @@ struct ModelReport {
 };
 std::string ModelText(const ModelReport& report);
 std::string ModelJson(const ModelReport& report);
+// One line; with profiles, one a phase.
 std::string ModelCsv(const ModelReport& report);
 
 }  // namespace mla::cli

@@ -336,6 +336,19 @@ const EngineStats& Engine::stats() const {
   return impl_->stats;
 }
 
+StepProfile Engine::profile() const {
+  StepProfile profile = impl_->transformer->profile();
+  profile.steps = impl_->profiled_steps;
+  profile.seconds = impl_->profiled_seconds;
+  return profile;
+}
+
+void Engine::ResetProfile() {
+  impl_->transformer->ResetProfile();
+  impl_->profiled_steps = 0;
+  impl_->profiled_seconds = 0;
+}
+
 MemoryPlan Engine::memory() const {
   const layers::Transformer::Memory transformer = impl_->transformer->memory();
   MemoryPlan memory;

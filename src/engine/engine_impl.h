@@ -52,6 +52,7 @@ struct Engine::Impl {
   Result<SavedCache> Save(std::span<const std::int32_t> ids, std::int64_t output, const std::string& path);
   Result<LoadedCache> Load(const std::string& path);
 
+  bool Step();
   void Draft();
   // Most guesses that max_tokens and context allow.
   std::int64_t DraftLimit(const Sequence& s) const;
@@ -79,6 +80,9 @@ struct Engine::Impl {
   std::vector<std::unique_ptr<Sequence>> sequences;  // in order of admission, so of ids
   SequenceId next_id = 1;
   EngineStats stats;
+  // Of the profile.
+  std::int64_t profiled_steps = 0;
+  double profiled_seconds = 0;
   // The step at hand; reserved once.
   engine::StepPlan plan;
   std::vector<std::int32_t> logit_rows;

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "engine/draft.h"
 #include "engine/engine_impl.h"
 
@@ -134,40 +135,48 @@ void Engine::Impl::Settle(Sequence* s) {
 
 bool Engine::Step() {
   Impl& impl = *impl_;
-  engine::StepPlan& plan = impl.plan;
-  impl.Draft();
-  engine::PlanStep(impl.sizes, impl.sequences, &impl.pages, &plan);
-  impl.logit_rows.clear();
-  impl.logit_wants.clear();
+  if (!impl.sizes.options.profile) return impl.Step();
+  const auto begin = Clock::now();
+  if (!impl.Step()) return false;
+  ++impl.profiled_steps;
+  impl.profiled_seconds += Since(begin);
+  return true;
+}
+
+bool Engine::Impl::Step() {
+  Draft();
+  engine::PlanStep(sizes, sequences, &pages, &plan);
+  logit_rows.clear();
+  logit_wants.clear();
   if (plan.in_step.empty()) {
-    for (const auto& s : impl.sequences) s->drafts.clear();
+    for (const auto& s : sequences) s->drafts.clear();
     return false;
   }
-  for (const engine::PageCopy& copy : plan.copies) impl.cache.CopyRows(copy.from, copy.to, copy.tokens);
+  for (const engine::PageCopy& copy : plan.copies) cache.CopyRows(copy.from, copy.to, copy.tokens);
   const layers::Batch batch{plan.ids, plan.positions, plan.slots, plan.sequences};
-  impl.transformer->Forward(batch, impl.cache, impl.executor);
+  transformer->Forward(batch, cache, executor);
   bool mha = false;
   bool absorbed = false;
   for (std::size_t i = 0; i < plan.in_step.size(); ++i) {
     const AttentionSequence& part = plan.sequences[i];
     Sequence* s = plan.in_step[i];
     (part.form == Form::kMha ? mha : absorbed) = true;
-    impl.CollectLogits(part, s);
+    CollectLogits(part, s);
     s->computed = std::min(part.keys, s->size());
     s->drafts.resize(static_cast<std::size_t>(part.keys - s->computed));
     if (s->request.max_tokens == 0 && part.keys == s->size()) s->finish = FinishReason::kMaxTokens;
   }
-  ++impl.stats.steps;
-  impl.stats.prompt_rows += plan.prompt_rows;
-  impl.stats.generated_rows += plan.generated_rows;
-  impl.stats.draft_rows += plan.draft_rows;
-  impl.stats.mha_steps += mha ? 1 : 0;
-  impl.stats.absorbed_steps += absorbed ? 1 : 0;
-  impl.RunLogits();
-  for (Sequence* s : plan.in_step) impl.Settle(s);
+  ++stats.steps;
+  stats.prompt_rows += plan.prompt_rows;
+  stats.generated_rows += plan.generated_rows;
+  stats.draft_rows += plan.draft_rows;
+  stats.mha_steps += mha ? 1 : 0;
+  stats.absorbed_steps += absorbed ? 1 : 0;
+  RunLogits();
+  for (Sequence* s : plan.in_step) Settle(s);
   // Before pages are listed, which may put others with the same rows in their place.
-  if (impl.sizes.options.drafter == Drafter::kMtp) impl.DraftByMtp();
-  for (Sequence* s : plan.in_step) impl.pages.List(s);
+  if (sizes.options.drafter == Drafter::kMtp) DraftByMtp();
+  for (Sequence* s : plan.in_step) pages.List(s);
   return true;
 }
 

@@ -84,6 +84,7 @@ Result<Sizes> Resolve(const contract::ModelConfig& config, const EngineOptions& 
   sizes.step.mtp = mtp;
   sizes.step.expand_bytes = o.expand_bytes;
   sizes.step.huge_pages = o.huge_pages;
+  sizes.step.profile = o.profile;
   MLA_RETURN_IF_ERROR(Addressable(config, sizes));
   return sizes;
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "contract/config.h"
+#include "layers/meter.h"
 #include "layers/parts.h"
 #include "layers/step.h"
 #include "mla/attention.h"
@@ -22,8 +23,9 @@ struct MlaContext {
   const AttendFn& attend;
   Executor& executor;
   const Workspace& ws;
+  StepMeter* measured = nullptr;  // null: nobody measures
 
-  ops::GemmContext gemm() const { return ws.Gemm(executor, kernels); }
+  ops::GemmContext gemm() const { return ws.Gemm(executor, kernels, CountsOf(measured)); }
 };
 
 // ws.x [rows, hidden] -> ws.normed, ws.q, and each row's latent and k_pe in its slot of the cache.

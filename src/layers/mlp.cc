@@ -138,6 +138,7 @@ void RunMoe(const MlpContext& context, const weights::Moe& moe, std::int64_t lay
 }  // namespace
 
 void RunMlp(const MlpContext& context, const weights::Layer& layer, std::int64_t index, const Batch& batch) {
+  const StepScope scope(context.measured, StepPhase::kMlp);
   const Workspace& ws = context.ws;
   const std::int64_t hidden = context.config.hidden_size;
   const std::int64_t rows = batch.rows();

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "contract/config.h"
+#include "layers/meter.h"
 #include "layers/parts.h"
 #include "layers/step.h"
 #include "mla/executor.h"
@@ -19,8 +20,9 @@ struct MlpContext {
   const RouteFn& route;
   Executor& executor;
   const Workspace& ws;
+  StepMeter* measured = nullptr;  // null: nobody measures
 
-  ops::GemmContext gemm() const { return ws.Gemm(executor, kernels); }
+  ops::GemmContext gemm() const { return ws.Gemm(executor, kernels, CountsOf(measured)); }
 };
 
 // In place on ws.x [rows, hidden]; `index` is the layer's. For experts the order of sums is fixed for each token: the

@@ -31,7 +31,8 @@ struct StepLimits {
   int workers = 1;
   std::int64_t expand_bytes = std::int64_t{64} << 20;
   HugePages huge_pages = HugePages::kAuto;
-  bool mtp = false;  // the first MTP layer runs too
+  bool mtp = false;      // the first MTP layer runs too
+  bool profile = false;  // steps are measured
 };
 
 // Memory of a step, sized once. Letters as in weights/weights.h; T is max_rows, K experts a token.
@@ -54,7 +55,9 @@ struct Workspace {
   ops::GemmProblem* products = nullptr;  // [E + 1]
   ops::GemmMemory gemm;                  // inputs of the largest product, or of all experts together
 
-  ops::GemmContext Gemm(Executor& executor, const ops::OpKernels& kernels) const { return {executor, kernels, gemm}; }
+  ops::GemmContext Gemm(Executor& executor, const ops::OpKernels& kernels, ops::GemmCounts* counts = nullptr) const {
+    return {executor, kernels, gemm, counts};
+  }
 };
 
 // Lays the workspace out; with a counting carver, tells its size.

@@ -31,6 +31,7 @@ MlaAttention::Options AttentionOptions(const contract::ModelConfig& config, cons
   options.expand_bytes = limits.expand_bytes;
   options.kernels = kernels;
   options.huge_pages = limits.huge_pages;
+  options.profile = limits.profile;
   return options;
 }
 
@@ -71,6 +72,9 @@ Transformer::Transformer(const contract::ModelConfig& config, const weights::Mod
   }
   Carver carver(buffer_);
   PlaceWorkspace(config, limits, &carver, &ws_);
+  if (!limits.profile) return;
+  measured_ = std::make_unique<StepMeter>(limits.workers);
+  measured_->products.loaded = {weights.arena.data(), static_cast<std::size_t>(weights.arena.bytes())};
 }
 
 void Transformer::FirstTouch(Executor& executor) {
@@ -80,14 +84,31 @@ void Transformer::FirstTouch(Executor& executor) {
 
 Transformer::Memory Transformer::memory() const { return {buffer_.bytes() + attention_.bytes(), parts_.rope->bytes()}; }
 
+StepProfile Transformer::profile() const {
+  MLA_CHECK(measured_ != nullptr);
+  return measured_->Profile(attention_.profile());
+}
+
+void Transformer::ResetProfile() {
+  MLA_CHECK(measured_ != nullptr);
+  measured_->Reset();
+  attention_.ResetProfile();
+}
+
+Executor& Transformer::Watched(Executor& executor) const {
+  if (!measured_) return executor;
+  measured_->meter.Watch(&executor);
+  return measured_->meter;
+}
+
 void Transformer::Look(Stage stage, std::int64_t layer, const Batch& batch) const {
   if (parts_.observe) parts_.observe(stage, layer, ws_, batch);
 }
 
 void Transformer::RunLayer(const weights::Layer& layer, std::int64_t index, const Batch& batch,
                            const LatentCache& cache, Executor& executor) {
-  const MlaContext mla{config_, *parts_.kernels, *parts_.rope, parts_.attend, executor, ws_};
-  const MlpContext mlp{config_, *parts_.kernels, parts_.route, executor, ws_};
+  const MlaContext mla{config_, *parts_.kernels, *parts_.rope, parts_.attend, executor, ws_, measured_.get()};
+  const MlpContext mlp{config_, *parts_.kernels, parts_.route, executor, ws_, measured_.get()};
   const CacheLayerView rows = cache.Layer(index);
   Look(Stage::kEntered, index, batch);
   ProjectAndStore(mla, layer, rows, batch);
@@ -102,6 +123,7 @@ void Transformer::RunLayer(const weights::Layer& layer, std::int64_t index, cons
 
 // ws.x -> ws.normed.
 void Transformer::NormRows(const float* weight, std::int64_t rows, Executor& executor) const {
+  const StepScope scope(measured_.get(), StepPhase::kFinalNorm);
   const std::int64_t hidden = config_.hidden_size;
   ParallelFor(executor, rows, [&](std::int64_t row, int /*worker*/) {
     parts_.kernels->rms_norm(ws_.x + row * hidden, weight, static_cast<float>(config_.rms_norm_eps),
@@ -109,24 +131,30 @@ void Transformer::NormRows(const float* weight, std::int64_t rows, Executor& exe
   });
 }
 
-const float* Transformer::Forward(const Batch& batch, const LatentCache& cache, Executor& executor) {
-  const std::int64_t rows = batch.rows();
+void Transformer::Embed(const Batch& batch, Executor& executor) const {
+  const StepScope scope(measured_.get(), StepPhase::kEmbed);
   const std::int64_t hidden = config_.hidden_size;
   const auto scale = static_cast<float>(config_.embedding_scale);
-  ParallelFor(executor, rows, [&](std::int64_t row, int /*worker*/) {
+  ParallelFor(executor, batch.rows(), [&](std::int64_t row, int /*worker*/) {
     float* x = ws_.x + row * hidden;
     weights_.embed.Lookup(batch.ids[static_cast<std::size_t>(row)], x);
     for (std::int64_t i = 0; i < hidden; ++i) x[i] *= scale;
   });
+}
+
+const float* Transformer::Forward(const Batch& batch, const LatentCache& cache, Executor& callers) {
+  Executor& executor = Watched(callers);
+  Embed(batch, executor);
   for (std::int64_t i = 0; i < std::ssize(weights_.layers); ++i) {
     RunLayer(weights_.layers[static_cast<std::size_t>(i)], i, batch, cache, executor);
   }
-  NormRows(weights_.norm, rows, executor);
+  NormRows(weights_.norm, batch.rows(), executor);
   return ws_.normed;
 }
 
 const float* Transformer::ForwardMtp(const Batch& batch, std::span<const std::int32_t> from, const LatentCache& cache,
-                                     Executor& executor) {
+                                     Executor& callers) {
+  Executor& executor = Watched(callers);
   MLA_CHECK(ws_.mtp_in != nullptr && !weights_.mtp.empty());
   const weights::Mtp& mtp = weights_.mtp.front();
   const weights::Embedding& embed = mtp.embed ? *mtp.embed : weights_.embed;
@@ -142,7 +170,7 @@ const float* Transformer::ForwardMtp(const Batch& batch, std::span<const std::in
     parts_.kernels->rms_norm(ws_.normed + from[static_cast<std::size_t>(row)] * hidden, mtp.hnorm, eps, pair + hidden,
                              hidden);
   });
-  ops::Gemm(ws_.Gemm(executor, *parts_.kernels),
+  ops::Gemm(ws_.Gemm(executor, *parts_.kernels, CountsOf(measured_.get())),
             ops::GemmProblem{ws_.mtp_in, 2 * hidden, ws_.x, hidden, rows, mtp.eh_proj});
   const AttentionCounters before = attention_.counters();
   RunLayer(mtp.layer, config_.num_hidden_layers, batch, cache, executor);
@@ -162,11 +190,12 @@ void Transformer::MtpLogits(std::span<const std::int32_t> rows, float* logits, E
 
 void Transformer::RunHead(const ops::PackedMatrix& head, std::span<const std::int32_t> rows, float* logits,
                           Executor& executor) const {
+  const StepScope scope(measured_.get(), StepPhase::kLogits);
   ops::GemmProblem p{
       ws_.normed, config_.hidden_size, logits, config_.vocab_size, static_cast<std::int64_t>(rows.size()), head};
   p.x_rows = rows.data();
   p.scale = static_cast<float>(config_.logit_scale);
-  ops::Gemm(ws_.Gemm(executor, *parts_.kernels), p);
+  ops::Gemm(ws_.Gemm(Watched(executor), *parts_.kernels, CountsOf(measured_.get())), p);
 }
 
 }  // namespace mla::layers

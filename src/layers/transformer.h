@@ -10,6 +10,7 @@
 
 #include "base/buffer.h"
 #include "contract/config.h"
+#include "layers/meter.h"
 #include "layers/parts.h"
 #include "layers/step.h"
 #include "mla/attention.h"
@@ -65,6 +66,9 @@ class Transformer {
 
   // Of the model's own layers.
   const AttentionCounters& counters() const { return attention_.counters(); }
+  // Of the steps since the last reset, but for `steps` and `seconds`. Precondition: StepLimits::profile.
+  StepProfile profile() const;
+  void ResetProfile();
   const char* kernels() const { return attention_.kernels(); }
   const std::vector<RejectedKernels>& rejected_kernels() const { return attention_.rejected_kernels(); }
   Memory memory() const;
@@ -72,9 +76,12 @@ class Transformer {
  private:
   Transformer(const contract::ModelConfig& config, const weights::ModelWeights& weights, MlaAttention attention,
               Parts parts, Buffer buffer, const StepLimits& limits);
+  // Whom work is given to: the executor, with the meter before it where there is one.
+  Executor& Watched(Executor& executor) const;
   void Look(Stage stage, std::int64_t layer, const Batch& batch) const;
   void RunLayer(const weights::Layer& layer, std::int64_t index, const Batch& batch, const LatentCache& cache,
                 Executor& executor);
+  void Embed(const Batch& batch, Executor& executor) const;
   void NormRows(const float* weight, std::int64_t rows, Executor& executor) const;
   void RunHead(const ops::PackedMatrix& head, std::span<const std::int32_t> rows, float* logits,
                Executor& executor) const;
@@ -85,6 +92,7 @@ class Transformer {
   Parts parts_;  // every part set but `observe`
   Buffer buffer_;
   Workspace ws_;
+  std::unique_ptr<StepMeter> measured_;  // null: nobody measures
 };
 
 }  // namespace mla::layers

@@ -76,8 +76,13 @@ TEST(Allocation, RunAllocatesNothing) {
   const std::vector<float> row = RandomFloats(22, rng);
   for (std::int64_t slot = 0; slot < 1280; ++slot) WriteCacheRow(cache->Layer(0), slot, row.data(), row.data() + 18);
   pages.resize(24, kNoPage);
+  std::vector<std::pair<std::string, bool>> runs;
   for (const std::string& kernels : KernelTables()) {
+    for (const bool profile : {false, true}) runs.emplace_back(kernels, profile);
+  }
+  for (const auto& [kernels, profile] : runs) {
     MlaAttention::Options options = OptionsFor(dims, 100, 1280);
+    options.profile = profile;
     options.workers = 2;
     options.kernels = kernels;
     options.expand_bytes = 1 << 18;  // short sequences at once, long ones in pieces
@@ -94,7 +99,7 @@ TEST(Allocation, RunAllocatesNothing) {
                 attention->Run(cache->Layer(0), *packed, sequences, q.data(), out.data(), lse.data(), *pool);
               }),
               0)
-        << kernels;
+        << kernels << (profile ? ", profiled" : "");
     EXPECT_EQ(attention->counters().mha_in_pieces, 1);
     EXPECT_EQ(attention->counters().mha_one_shot, 1);
   }

@@ -179,6 +179,7 @@ TestOutput RunAttention(const TestWeights& weights, std::span<const TestSequence
   options.workers = run.workers;
   options.expand_bytes = run.expand_bytes;
   options.kernels = run.kernels;
+  options.profile = run.profile;
   std::int64_t longest = 0;
   for (const TestSequence& s : sequences) {
     options.max_keys = std::max(options.max_keys, s.keys);
@@ -210,6 +211,7 @@ TestOutput RunAttention(const TestWeights& weights, std::span<const TestSequence
     Collect(call, lse, dims.num_attention_heads, &result.lse);
   }
   result.counters = attention->counters();
+  if (run.profile) result.profile = attention->profile();
   return result;
 }
 

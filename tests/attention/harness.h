@@ -46,12 +46,14 @@ struct TestRun {
   int workers = 1;
   std::int64_t chunk = 0;  // rows of each sequence in a call; 0 for all in one
   std::int64_t expand_bytes = std::int64_t{64} << 20;
+  bool profile = false;
 };
 
 struct TestOutput {
   std::vector<std::vector<float>> out;  // per sequence [T, H, V]
   std::vector<std::vector<float>> lse;  // per sequence [T, H]
   AttentionCounters counters;
+  AttentionProfile profile;  // of a run that asks for it
 };
 
 // Options of a small case: scale 0.3, one worker, the fastest kernels.

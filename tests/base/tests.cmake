@@ -1,5 +1,5 @@
 mla_tests(base parts TESTS result check buffer huge_pages dtypes fp8 cpu_info numa hash)
-mla_tests(base threads TESTS thread_pool parallel UP_TO attention LABELS threads)
+mla_tests(base threads TESTS thread_pool parallel meter UP_TO attention LABELS threads)
 
 set(probe ${CMAKE_CURRENT_LIST_DIR}/simd_probe)
 if(MLA_X86 AND NOT MLA_SCALAR_ONLY)

@@ -108,6 +108,123 @@ TEST(Bench, AttentionOfAConfig) {
   EXPECT_EQ(j["cases"][5]["name"], config + " mha S=70 x2");
 }
 
+// What a profile tells of a run without expansions, whose phases are these.
+void ExpectProfile(const Json& profile, const std::vector<std::string>& phases) {
+  std::vector<std::string> names;
+  double seconds = 0;
+  for (const Json& phase : profile["phases"]) {
+    names.push_back(phase["phase"]);
+    seconds += phase["phase_seconds"].get<double>();
+    EXPECT_LE(phase["busy_mean_seconds"], phase["busy_largest_seconds"]);
+  }
+  EXPECT_EQ(names, phases);
+  EXPECT_LE(seconds, profile["run_seconds"].get<double>() * (1 + 1e-9));
+  EXPECT_EQ(profile["expansions"], 0);
+  EXPECT_EQ(profile["weight_conversions"], 0);
+  EXPECT_GE(profile["cache_bytes_read"], profile["cache_bytes_needed"]);
+  EXPECT_GE(profile["pairs_computed"], profile["pairs"]);
+}
+
+TEST(Bench, AttentionProfiled) {
+  const std::vector<std::string> asked = {
+      "attention", "--like",        "minicpm3", "--keys",    "70", "--rows",    "3",         "--kernels",
+      "portable",  "--working-set", "64K",      "--seconds", "0",  "--profile", "--threads", "2"};
+  const auto with = [&](const char* flag) {
+    std::vector<std::string> arguments = asked;
+    if (*flag != '\0') arguments.emplace_back(flag);
+    return Bench(arguments);
+  };
+  const ProcessResult json = with("--json");
+  EXPECT_EQ(json.exit_code, 0) << json.err;
+  const Json j = Json::parse(json.out, nullptr, false);
+  ASSERT_TRUE(j.is_object()) << json.out;
+  const Json& profile = j["cases"][0]["profile"];
+  ExpectProfile(profile, {"absorb", "attend", "project"});
+  // Three rows of 70 keys, 40 heads; each of 288 channels in bf16.
+  EXPECT_EQ(profile["pairs"], 40 * (68 + 69 + 70));
+  EXPECT_EQ(profile["cache_bytes_needed"], 70 * 288 * 2);
+  const ProcessResult csv = with("--csv");
+  EXPECT_EQ(std::count(csv.out.begin(), csv.out.end(), '\n'), 1 + 3) << csv.out;
+  const ProcessResult table = with("");
+  for (const char* part :
+       {"\n  attend ", "\n  other ", " of peak ", " busiest us ", "\n  tile waste 0.8", ", 0 weights"}) {
+    EXPECT_NE(table.out.find(part), std::string::npos) << part << table.out;
+  }
+}
+
+TEST(Bench, LayerOfAConfig) {
+  const TempDir dir;
+  TinyOptions tiny;
+  tiny.vocab_size = 512;
+  const std::string config = dir.Write("config.json", TinyConfigJson(tiny));
+  const std::vector<std::string> asked = {"layer",  "--like",    config,   "--form",   "absorbed",
+                                          "--keys", "3,70",      "--rows", "1,5",      "--working-set",
+                                          "64K",    "--seconds", "0",      "--profile"};
+  std::vector<std::string> arguments = asked;
+  arguments.emplace_back("--json");
+  const ProcessResult result = Bench(arguments);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const Json j = Json::parse(result.out, nullptr, false);
+  EXPECT_EQ(j["bench"], "layer");
+  ASSERT_EQ(j["cases"].size(), 3U) << result.out;  // five rows of three keys there are not
+  const Json& layer = j["cases"][2];
+  EXPECT_EQ(layer["name"], config + " absorbed S=70");
+  EXPECT_EQ(layer["m"], 5);
+  for (const char* kernel : {"q_a+kv_a", "q_b", "attention", "o"}) EXPECT_GT(layer["kernels"][kernel]["median"], 0);
+  EXPECT_GT(layer["kernel_seconds"], 0);
+  EXPECT_NEAR(layer["ratio_to_kernels"].get<double>(),
+              layer["seconds"].get<double>() / layer["kernel_seconds"].get<double>(), 1e-9);
+  std::vector<std::string> phases = {"input norm", "q_a+kv_a", "store",   "q_b", "rotate",
+                                     "absorb",     "attend",   "project", "o"};
+  const bool packs = DetectCpu().best() == Isa::kAmx || DetectCpu().best() == Isa::kAvx512Bf16;
+  if (packs) phases.insert(phases.begin() + 6, "pack");
+  ExpectProfile(layer["profile"], phases);
+  const ProcessResult table = Bench(asked);
+  for (const char* part : {"\n  us alone: q_a+kv_a ", "\n  together ", "; the layer takes "}) {
+    EXPECT_NE(table.out.find(part), std::string::npos) << part << table.out;
+  }
+}
+
+TEST(Bench, ModelProfiled) {
+  const std::vector<std::string> asked = {"model",           DemoDir(), "--context", "20", "--tokens", "3",
+                                          "--prompt",        "80",      "--repeats", "2",  "--mode",   "role",
+                                          "--prefill-chunk", "50",      "--threads", "2",  "--quiet",  "--profile"};
+  std::vector<std::string> arguments = asked;
+  arguments.emplace_back("--json");
+  const ProcessResult result = Bench(arguments);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const Json j = Json::parse(result.out, nullptr, false);
+  const Json& decode = j["decode_profile"];
+  EXPECT_EQ(decode["steps"], 1);
+  EXPECT_EQ(decode["expansions"], 0);
+  EXPECT_EQ(decode["weight_conversions"], 0);
+  EXPECT_EQ(decode["mha_seconds"], 0);
+  EXPECT_GT(decode["absorbed_seconds"], 0);
+  EXPECT_GT(decode["product_seconds"], 0);
+  // Chunks of 50 and 30: the first one's positions are expanded again for the second.
+  const Json& prompt = j["prompt_profile"];
+  EXPECT_EQ(prompt["steps"], 2);
+  const int layers = static_cast<int>(prompt["expansions"].get<double>()) / (50 + 80);
+  EXPECT_EQ(prompt["expansions"], layers * (50 + 80));
+  EXPECT_GT(layers, 0);
+  EXPECT_EQ(prompt["absorbed_seconds"], 0);
+  EXPECT_EQ(prompt["weight_conversions"], 0);
+  EXPECT_TRUE(prompt["phases"][0]["phase_of_peak"].is_null());
+  for (const char* which : {"decode_profile", "prompt_profile"}) {
+    const Json& profile = j[which];
+    double seconds = 0;
+    for (const Json& phase : profile["phases"]) seconds += phase["phase_seconds"].get<double>();
+    EXPECT_LE(seconds, profile["run_seconds"].get<double>() * (1 + 1e-9)) << which;
+  }
+  const ProcessResult table = Bench(asked);
+  EXPECT_NE(table.out.find("\ndecode, 1 steps, "), std::string::npos) << table.out;
+  EXPECT_NE(table.out.find("\nprompt, 2 steps, "), std::string::npos) << table.out;
+  arguments.back() = "--csv";
+  const ProcessResult csv = Bench(arguments);
+  EXPECT_NE(csv.out.find(",decode,1,"), std::string::npos) << csv.out;
+  EXPECT_NE(csv.out.find(",prompt,2,"), std::string::npos) << csv.out;
+}
+
 TEST(Bench, ModelThroughTheEngine) {
   const ProcessResult result = Bench({"model", DemoDir(), "--context", "20", "--tokens", "3", "--prompt", "8",
                                       "--repeats", "2", "--threads", "2", "--weights", "f32", "--json", "--quiet"});
@@ -201,6 +318,15 @@ TEST(Bench, WrongUsage) {
       {"attention", "--requests", "0"},
       {"attention", "--kv-dtype", "fp8"},
       {"attention", "--format", "bf16"},
+      {"attention", "--form", "auto"},
+      {"layer", "--like", "gpt-2"},
+      {"layer", "--form", "explicit"},
+      {"layer", "--keys", "0"},
+      {"layer", "--rows", "0"},
+      {"layer", "--kv-dtype", "fp8"},
+      {"layer", "--requests", "2"},
+      {"gemm", "--profile"},
+      {"moe", "--profile"},
       {"model"},
       {"model", DemoDir(), "--tokens", "0"},
       {"model", DemoDir(), "--mode", "explicit"},
@@ -228,6 +354,8 @@ TEST(Bench, RefusesWhatDoesNotFit) {
   ExpectOneLine(Bench({"moe", "--working-set", "900T"}), {"memory: 900.0 TiB"});
   ExpectOneLine(Bench({"attention", "--working-set", "900T"}), {"memory: 900.0 TiB"});
   ExpectOneLine(Bench({"attention", "--keys", "16777216", "--requests", "4096"}), {"memory:", "may be used"});
+  ExpectOneLine(Bench({"layer", "--working-set", "900T"}), {"memory: 900.0 TiB"});
+  ExpectOneLine(Bench({"layer", "--keys", "3", "--rows", "5"}), {"--rows: expected at most the largest of --keys"});
   ExpectOneLine(Bench({"peak", "--working-set", "900T"}), {"memory: 900.0 TiB"});
   ExpectOneLine(Bench({"model", DemoDir(), "--context", "2000000000"}), {"--context", "positions"});
   ExpectOneLine(Bench({"model", DemoDir() + "/absent"}), {"absent"});
