@@ -177,11 +177,30 @@ std::int64_t BlockRows(std::int64_t rows, std::int64_t heads, int workers) {
   return block;
 }
 
+// Blocks of rows that one worker takes one after another: a head's keys and values then stay in its second cache.
+constexpr std::int64_t kItemsPerWorker = 8;
+std::int64_t BlocksOfItem(std::int64_t blocks, std::int64_t heads, int workers) {
+  return std::clamp<std::int64_t>(blocks * heads / (kItemsPerWorker * workers), 1, blocks);
+}
+
+// One block of rows of one head over the piece; behind the last piece its outputs.
+void RunBlock(const StepContext& step, const Piece& piece, const RowBlock& rows, const float* q, float* out, float* lse,
+              const MhaWorkspace& ws, const Scratch& scratch) {
+  const MlaDims& d = step.dims;
+  const AttentionSequence& s = piece.sequence;
+  const std::int64_t h = d.num_attention_heads;
+  const States total = Offset(ws.total, (piece.head + rows.head) * s.rows + rows.begin);
+  (UsesBf16(step) ? AttendBf16 : Attend)(step, piece, rows, q, total, ws, scratch);
+  if (piece.first + piece.keys != s.keys) return;
+  const std::int64_t row = (s.first_row + rows.begin) * h + piece.head + rows.head;
+  for (std::int64_t r = 0; lse != nullptr && r < rows.count; ++r) lse[row + r * h] = LogSumExp(total, r);
+  step.kernels.normalise(total, rows.count, d.v_head_dim, out + row * d.v_head_dim, h * d.v_head_dim);
+}
+
 void RunPiece(const StepContext& step, const Piece& piece, const float* q, float* out, float* lse,
               const MhaWorkspace& ws) {
   const MlaDims& d = step.dims;
   const AttentionSequence& s = piece.sequence;
-  const bool last = piece.first + piece.keys == s.keys;
   const bool bf16 = UsesBf16(step);
   if (piece.keys > 0) bf16 ? ExpandBf16(step, piece, ws) : Expand(step, piece, ws);
   if (step.measured != nullptr) CountExpanded(step, piece);
@@ -191,19 +210,15 @@ void RunPiece(const StepContext& step, const Piece& piece, const float* q, float
   const std::int64_t blocks = (s.rows + block - 1) / block;
   const double work = static_cast<double>(s.rows) * static_cast<double>(piece.keys) *
                       static_cast<double>(piece.heads * (d.qk_nope_head_dim + d.qk_rope_head_dim + d.v_head_dim));
-  ParallelForWork(step.executor, piece.heads * blocks, work, [&](std::int64_t item, int worker) {
-    const std::int64_t i = item / blocks;
-    const std::int64_t begin = (blocks - 1 - item % blocks) * block;  // late rows see most keys, and go first
-    const std::int64_t count = std::min(block, s.rows - begin);
-    const States total = Offset(ws.total, (piece.head + i) * s.rows + begin);
-    const RowBlock rows{i, begin, count};
-    (bf16 ? AttendBf16 : Attend)(step, piece, rows, q, total, ws, step.scratch[worker]);
-    if (!last) return;
-    const std::int64_t row = (s.first_row + begin) * d.num_attention_heads + piece.head + i;
-    if (lse != nullptr) {
-      for (std::int64_t r = 0; r < count; ++r) lse[row + r * d.num_attention_heads] = LogSumExp(total, r);
+  const std::int64_t of_item = BlocksOfItem(blocks, piece.heads, step.executor.workers());
+  const std::int64_t items = (blocks + of_item - 1) / of_item;
+  ParallelForWork(step.executor, piece.heads * items, work, [&](std::int64_t item, int worker) {
+    const std::int64_t first = item % items * of_item;
+    for (std::int64_t i = first; i < std::min(blocks, first + of_item); ++i) {
+      const std::int64_t begin = (blocks - 1 - i) * block;  // late rows see most keys, and go first
+      const RowBlock rows{item / items, begin, std::min(block, s.rows - begin)};
+      RunBlock(step, piece, rows, q, out, lse, ws, step.scratch[worker]);
     }
-    step.kernels.normalise(total, count, d.v_head_dim, out + row * d.v_head_dim, d.num_attention_heads * d.v_head_dim);
   });
 }
 
