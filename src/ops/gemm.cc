@@ -216,9 +216,11 @@ void RunTask(const GemmContext& context, const Walk& walk, const Cut& cut, const
   const GemmProblem& p = walk.problem();
   const std::int64_t rows = cut.TaskRows(p);
   GemmBlock block = BlockOf(p, walk.packed());
-  block.row_begin = task / cut.PanelTasks(p, part) * rows;
+  const std::int64_t panel_tasks = cut.PanelTasks(p, part);
+  MLA_CHECK(panel_tasks > 0);  // or there were no task
+  block.row_begin = task / panel_tasks * rows;
   block.row_end = std::min(p.m, block.row_begin + rows);
-  const PanelRange panels = cut.TaskPanels(p, part, task % cut.PanelTasks(p, part));
+  const PanelRange panels = cut.TaskPanels(p, part, task % panel_tasks);
   block.panel_begin = panels.begin;
   block.panel_end = panels.end;
   block.scratch = context.memory.scratch + worker * kGemmScratch;

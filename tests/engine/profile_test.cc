@@ -82,6 +82,8 @@ TEST(EngineProfile, ExpansionsOfAStep) {
   EXPECT_EQ(of_prompt % (model.info().layers * 40), 0);
   engine.ResetProfile();
   EXPECT_EQ(engine.profile().steps, 0);
+  for (const PhaseTime& time : engine.profile().times) EXPECT_EQ(time.times, 0);
+  EXPECT_EQ(engine.profile().product_operations, 0);
   ASSERT_TRUE(engine.Step());
   EXPECT_EQ(engine.profile().steps, 1);
   EXPECT_EQ(engine.profile().attention.expanded, 0);
