@@ -167,7 +167,10 @@ bool Engine::Step() {
   for (Sequence* s : plan.in_step) impl.Settle(s);
   // Before pages are listed, which may put others with the same rows in their place.
   if (impl.sizes.options.drafter == Drafter::kMtp) impl.DraftByMtp();
-  for (Sequence* s : plan.in_step) impl.pages.List(s);
+  for (Sequence* s : plan.in_step) {
+    impl.pages.List(s);
+    if (!s->runs() || s->FormAt(s->computed) != Form::kMha) impl.ForgetKept(s);
+  }
   return true;
 }
 
