@@ -25,7 +25,7 @@ void KeptSegments::Place(const MlaAttention::Options& options, Carver* carver) {
   bytes_ = most_ > 0 ? std::max(most_ * least, options.keep_bytes / most * most) : 0;
   memory_ = carver->Take<std::byte>(bytes_);
   all_ = carver->Take<KeptSegment>(most_);
-  buckets_ = carver->Take<KeptSegment*>(most_);
+  buckets_ = carver->Take<KeptBucket>(most_);
 }
 
 void KeptSegments::Begin(const MlaDims& dims, bool bf16) {
@@ -34,7 +34,7 @@ void KeptSegments::Begin(const MlaDims& dims, bool bf16) {
   layout_ = layout;
   const std::int64_t segment_bytes = SegmentBytes(dims, bf16);
   count_ = std::min(most_, bytes_ / segment_bytes);
-  std::fill_n(buckets_, most_, nullptr);
+  std::fill_n(buckets_, most_, KeptBucket{});
   free_ = nullptr;
   used_ = 0;
   for (std::int64_t i = count_ - 1; i >= 0; --i) {
@@ -46,18 +46,18 @@ void KeptSegments::Begin(const MlaDims& dims, bool bf16) {
   }
 }
 
-KeptSegment** KeptSegments::Bucket(const KeptOwner& owner, std::int64_t segment) {
+KeptSegment** KeptSegments::First(const KeptOwner& owner, std::int64_t segment) {
   // Knuth's multiplicative hashing (The Art of Computer Programming, volume 3, section 6.4): the upper bits count.
   constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15;
   std::uint64_t hash = owner.sequence * kGolden;
   hash = (hash ^ reinterpret_cast<std::uintptr_t>(owner.layer)) * kGolden;
   hash = (hash ^ static_cast<std::uint64_t>(segment)) * kGolden;
-  return &buckets_[(hash >> 32) % static_cast<std::uint64_t>(most_)];
+  return &buckets_[(hash >> 32) % static_cast<std::uint64_t>(most_)].first;
 }
 
 KeptSegment* KeptSegments::Find(const KeptOwner& owner, std::int64_t segment) {
   if (used_ == 0 || owner.sequence == 0) return nullptr;
-  KeptSegment* at = *Bucket(owner, segment);
+  KeptSegment* at = *First(owner, segment);
   while (at != nullptr && !(at->owner == owner && at->segment == segment)) at = at->next;
   return at;
 }
@@ -70,14 +70,14 @@ KeptSegment* KeptSegments::Take(const KeptOwner& owner, std::int64_t segment) {
   taken->owner = owner;
   taken->segment = segment;
   taken->keys = 0;
-  KeptSegment** bucket = Bucket(owner, segment);
-  taken->next = *bucket;
-  *bucket = taken;
+  KeptSegment** const first = First(owner, segment);
+  taken->next = *first;
+  *first = taken;
   return taken;
 }
 
 void KeptSegments::Free(KeptSegment* kept) {
-  KeptSegment** link = Bucket(kept->owner, kept->segment);
+  KeptSegment** link = First(kept->owner, kept->segment);
   while (*link != kept) link = &(*link)->next;
   *link = kept->next;
   kept->owner = {};

@@ -28,6 +28,11 @@ struct KeptSegment {
   KeptSegment* next = nullptr;  // of its bucket, or of those that are free
 };
 
+// Those of one hash.
+struct KeptBucket {
+  KeptSegment* first = nullptr;
+};
+
 // Room for as many segments as fit in Options::keep_bytes. First come, first served: a segment is its owner's until
 // that is forgotten, so that the prompt at the head of the line keeps what it has, and a later one never takes it away
 // only to lose it in turn. Takes no memory of its own. Not thread-safe.
@@ -52,15 +57,15 @@ class KeptSegments {
  private:
   enum class Layout : std::uint8_t { kNone, kFp32, kBf16 };
 
-  KeptSegment** Bucket(const KeptOwner& owner, std::int64_t segment);
+  KeptSegment** First(const KeptOwner& owner, std::int64_t segment);
   void Free(KeptSegment* kept);
 
   std::int64_t bytes_ = 0;
-  std::int64_t most_ = 0;            // segments that the tables have room for
-  std::int64_t count_ = 0;           // ... that fit in this layout
-  std::byte* memory_ = nullptr;      // [bytes_]
-  KeptSegment* all_ = nullptr;       // [most_]
-  KeptSegment** buckets_ = nullptr;  // [most_]
+  std::int64_t most_ = 0;          // segments that the tables have room for
+  std::int64_t count_ = 0;         // ... that fit in this layout
+  std::byte* memory_ = nullptr;    // [bytes_]
+  KeptSegment* all_ = nullptr;     // [most_]
+  KeptBucket* buckets_ = nullptr;  // [most_]
   KeptSegment* free_ = nullptr;
   std::int64_t used_ = 0;
   Layout layout_ = Layout::kNone;  // nothing is laid out before the first call: fresh memory is touched until then

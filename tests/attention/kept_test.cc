@@ -3,11 +3,15 @@
 
 #include <algorithm>
 #include <iterator>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
 #include "attention/harness.h"
-#include "attention/kernels.h"
 
 namespace mla::testing {
 namespace {
@@ -15,7 +19,6 @@ namespace {
 using attention::KeptOwner;
 using attention::KeptSegment;
 using attention::KeptSegments;
-using attention::kSegmentKeys;
 
 class Kept : public ::testing::TestWithParam<std::string> {};
 
