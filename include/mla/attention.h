@@ -109,15 +109,24 @@ struct AttentionSequence {
   std::int64_t rows = 0;       // T, may be 0
   std::int64_t keys = 0;       // S >= T
   Form form = Form::kAbsorbed;
+  // Of kMha, with Options::keep_bytes: an id that is only this sequence's, for good, under which expanded keys and
+  // values are kept from its calls over a layer for the next; 0: nothing is. A layer is known by CacheLayerView::data.
+  // Of positions before its rows, those that an earlier call had as keys hold the rows that they held then: a caller
+  // that writes them again otherwise than as rows of such calls forgets the sequence first.
+  std::uint64_t kept_as = 0;
+  // Whether what this call expands is kept too: there will be another. What was kept is found and used either way.
+  bool keep = false;
 };
 
 // What calls did since the last reset, in counts and in wall time.
 struct AttentionCounters {
   std::int64_t absorbed_rows = 0;
   std::int64_t mha_rows = 0;
-  std::int64_t mha_one_shot = 0;   // (sequence, call) whose keys were expanded whole, for all heads at once
+  std::int64_t mha_one_shot = 0;   // (sequence, call) whose keys, but for kept ones, were expanded at once, all heads
   std::int64_t mha_in_pieces = 0;  // ... in pieces, for want of workspace
   std::int64_t pieces = 0;         // pieces of the latter
+  std::int64_t keys_expanded = 0;  // positions that the MHA form expanded, for all heads, at each call again
+  std::int64_t keys_kept = 0;      // ... and that it found kept from an earlier call
   double absorbed_seconds = 0;     // each form's part of Run, absorption and expansion included
   double mha_seconds = 0;
 };
@@ -139,6 +148,11 @@ class MlaAttention {
     int workers = 1;            // of the executor that calls will bring
     // Bytes that the MHA form may expand into at a time; at least one head's segment of 1,024 keys is always had.
     std::int64_t expand_bytes = std::int64_t{64} << 20;
+    // Bytes that expanded keys and values are kept in from call to call (AttentionSequence::kept_as), beside those.
+    // Room is had by segments of 1,024 positions in a layer, first come, first served, until their sequence is
+    // forgotten; what has none is expanded at each call. Less than KeptSegmentBytes keeps nothing. No bit depends on
+    // it.
+    std::int64_t keep_bytes = 0;
     // "" for the fastest that pass, or "portable", "avx2", "avx512", "avx512bf16", "amx". The last two round to bf16
     // what meets weights kept in bf16; the others keep it in fp32.
     std::string kernels;
@@ -153,6 +167,9 @@ class MlaAttention {
   static Result<MlaAttention> Create(const Options& options);
   // What Create will allocate.
   static std::int64_t WorkspaceBytes(const Options& options);
+  // Of Options::keep_bytes, what a segment takes of 1,024 positions of one sequence in one layer: with kernels that
+  // take bf16 about half of it.
+  static std::int64_t KeptSegmentBytes(const MlaDims& dims);
 
   MlaAttention(MlaAttention&&) noexcept;
   MlaAttention& operator=(MlaAttention&&) noexcept;
@@ -165,6 +182,10 @@ class MlaAttention {
   // pages' ids or size, the workers, or where a chunk was cut. Allocates nothing.
   void Run(const CacheLayerView& cache, const KvBWeights& weights, std::span<const AttentionSequence> sequences,
            const float* q, float* out, float* lse, Executor& executor);
+
+  // Gives back all room that a sequence has, in every layer: it ended, or its rows are written anew. An id that nothing
+  // is kept for is fine.
+  void Forget(std::uint64_t sequence);
 
   const AttentionCounters& counters() const;
   // Counts go on from `to`.

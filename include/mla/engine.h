@@ -67,8 +67,11 @@ struct EngineOptions {
   std::int64_t page_tokens = kDefaultPageTokens;
   std::int64_t cache_pages = 0;                        // 0: enough for max_sequences of full context
   std::int64_t expand_bytes = std::int64_t{64} << 20;  // of the MHA form's workspace
-  std::string kernels;                                 // "" for the fastest that pass their self-test
-  HugePages huge_pages = HugePages::kAuto;             // of cache, workspace and tables
+  // Beside it, to keep a prompt's expanded keys and values in from chunk to chunk (MlaAttention::Options); 0 or at
+  // least a layer's 1,024 positions. The prompt that came first has it first. No bit depends on it.
+  std::int64_t keep_bytes = 0;
+  std::string kernels;                      // "" for the fastest that pass their self-test
+  HugePages huge_pages = HugePages::kAuto;  // of cache, workspace and tables
   FormTable form_table;
   bool profile = false;  // fill profile(): clocks are read around each task; changes no bit
 };

@@ -7,6 +7,7 @@
 
 #include "attention/absorbed.h"
 #include "attention/choose.h"
+#include "attention/kept.h"
 #include "attention/kv_b.h"
 #include "attention/mha.h"
 #include "attention/profile.h"
@@ -20,6 +21,7 @@ namespace {
 struct Workspace {
   AbsorbedWorkspace absorbed;
   MhaWorkspace mha;
+  KeptSegments kept;
   std::vector<Scratch> scratch;
   ops::GemmMemory gemm;
 };
@@ -35,6 +37,7 @@ std::int64_t InputBytes(const MlaAttention::Options& options, const Workspace& w
 void PlaceAll(const MlaAttention::Options& options, Carver* carver, Workspace* out) {
   PlaceAbsorbed(options, carver, &out->absorbed);
   PlaceMha(options, carver, &out->mha);
+  out->kept.Place(options, carver);
   out->scratch.resize(static_cast<std::size_t>(options.workers));
   for (Scratch& scratch : out->scratch) PlaceScratch(options.dims, carver, &scratch);
   out->gemm = ops::GemmMemory::Place(options.workers, InputBytes(options, *out), carver);
@@ -85,6 +88,11 @@ std::int64_t MlaAttention::WorkspaceBytes(const Options& options) {
   return carver.used();
 }
 
+std::int64_t MlaAttention::KeptSegmentBytes(const MlaDims& dims) {
+  using attention::KeptSegments;
+  return std::max(KeptSegments::SegmentBytes(dims, true), KeptSegments::SegmentBytes(dims, false));
+}
+
 Result<MlaAttention> MlaAttention::Create(const Options& options) {
   const CpuInfo cpu = DetectCpu();
   if (const Result<Isa> known = SelectIsa(cpu, options.kernels); !known.ok()) return known.error();
@@ -127,7 +135,9 @@ void MlaAttention::Run(const CacheLayerView& cache, const KvBWeights& weights,
   const auto begin = Clock::now();
   if (absorbed_rows > 0) RunAbsorbed(step, sequences, q, out, lse, impl.workspace.absorbed);
   const double absorbed_seconds = absorbed_rows > 0 ? Since(begin) : 0;
-  if (mha_rows > 0) RunMha(step, sequences, q, out, lse, impl.workspace.mha, &impl.counters);
+  if (mha_rows > 0) {
+    RunMha(step, sequences, q, out, lse, impl.workspace.mha, &impl.workspace.kept, &impl.counters);
+  }
   impl.counters.absorbed_seconds += absorbed_seconds;
   if (mha_rows > 0) impl.counters.mha_seconds += Since(begin) - absorbed_seconds;
   impl.counters.absorbed_rows += absorbed_rows;
@@ -135,6 +145,7 @@ void MlaAttention::Run(const CacheLayerView& cache, const KvBWeights& weights,
   if (impl.measured) attention::CountCall(step, sequences, Since(begin));
 }
 
+void MlaAttention::Forget(std::uint64_t sequence) { impl_->workspace.kept.Forget(sequence); }
 const AttentionCounters& MlaAttention::counters() const { return impl_->counters; }
 void MlaAttention::ResetCounters(const AttentionCounters& to) { impl_->counters = to; }
 const AttentionProfile& MlaAttention::profile() const {

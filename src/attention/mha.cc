@@ -11,13 +11,13 @@
 namespace mla::attention {
 namespace {
 
-// How one sequence's keys and heads are cut.
+// How the keys of one sequence that are not kept, and its heads, are cut.
 struct Pieces {
   std::int64_t keys = 0;   // of a piece, whole segments or all
   std::int64_t heads = 0;  // of a group
 };
 
-Pieces CutSequence(const MlaDims& d, std::int64_t keys, bool bf16, const MhaWorkspace& ws) {
+Pieces CutKeys(const MlaDims& d, std::int64_t keys, bool bf16, const MhaWorkspace& ws) {
   const std::int64_t h = d.num_attention_heads;
   if (keys <= ws.max_keys && h * ExpandedBytes(d, keys, bf16) <= ws.bytes) return {keys, h};
   const std::int64_t segment = ExpandedBytes(d, kSegmentKeys, bf16);
@@ -58,14 +58,13 @@ void PlaceMha(const MlaAttention::Options& options, Carver* carver, MhaWorkspace
   PlaceMhaBf16(options, carver, out);
 }
 
-void LoadPiece(const StepContext& step, const Piece& piece, const MhaWorkspace& ws) {
+void LoadPiece(const StepContext& step, const Piece& piece, float* rope, const MhaWorkspace& ws) {
   const Phase phase(step, AttentionPhase::kLoad);
   const MlaDims& d = step.dims;
   const std::int64_t ld_rope = RoundUp(d.qk_rope_head_dim, 16);
-  ParallelFor(step.executor, (piece.keys + kTileKeys - 1) / kTileKeys, [&](std::int64_t tile, int /*worker*/) {
-    const std::int64_t at = tile * kTileKeys;
-    LoadRows(step.kernels, step.cache, piece.sequence.pages, piece.first + at, std::min(kTileKeys, piece.keys - at),
-             ws.latent + at * d.kv_lora_rank, d.kv_lora_rank, ws.rope + at * ld_rope, ld_rope);
+  ParallelForTiles(step.executor, piece, [&](std::int64_t begin, std::int64_t end) {
+    LoadRows(step.kernels, step.cache, piece.sequence.pages, piece.first + begin, end - begin,
+             ws.latent + begin * d.kv_lora_rank, d.kv_lora_rank, rope + begin * ld_rope, ld_rope);
   });
 }
 
@@ -84,7 +83,7 @@ void MultiplyHeads(const StepContext& step, const HeadProducts& products, const 
     k.y = products.k + i * products.stride;
     k.ldy = d.qk_nope_head_dim;
     k.w = step.weights.expand[head];
-    v.y = k.y + products.keys * d.qk_nope_head_dim;
+    v.y = products.v + i * products.stride;
     v.ldy = products.ldv;
     v.w = step.weights.value[head];
   }
@@ -93,39 +92,42 @@ void MultiplyHeads(const StepContext& step, const HeadProducts& products, const 
 
 namespace {
 
-float* KeysOf(const Piece& piece, const MlaDims& d, const MhaWorkspace& ws, std::int64_t i) {
-  return reinterpret_cast<float*>(ws.expanded + i * piece.HeadBytes(d, false));
+float* KeysOf(const Piece& piece, const MlaDims& d, std::int64_t i) {
+  return reinterpret_cast<float*>(piece.place.heads + i * piece.HeadBytes(d, false));
 }
-float* ValuesOf(const Piece& piece, const MlaDims& d, const MhaWorkspace& ws, std::int64_t i) {
-  return KeysOf(piece, d, ws, i) + piece.keys * d.qk_nope_head_dim;
+float* ValuesOf(const Piece& piece, const MlaDims& d, std::int64_t i) {
+  return KeysOf(piece, d, i) + piece.place.room * d.qk_nope_head_dim;
 }
+float* RopeOf(const Piece& piece) { return reinterpret_cast<float*>(piece.place.rope); }
 
-// Expands the piece's rows for each head of the group.
+// Expands the rows of the piece's keys that are not kept, for each head of the group.
 void Expand(const StepContext& step, const Piece& piece, const MhaWorkspace& ws) {
-  LoadPiece(step, piece, ws);
-  const std::int64_t stride = piece.HeadBytes(step.dims, false) / static_cast<std::int64_t>(sizeof(float));
-  MultiplyHeads(step,
-                {ws.latent, piece.keys, piece.head, piece.heads, KeysOf(piece, step.dims, ws, 0),
-                 RoundUp(step.dims.v_head_dim, 16), stride},
-                ws);
+  const MlaDims& d = step.dims;
+  LoadPiece(step, piece, RopeOf(piece), ws);
+  const std::int64_t stride = piece.HeadBytes(d, false) / static_cast<std::int64_t>(sizeof(float));
+  const std::int64_t ldv = RoundUp(d.v_head_dim, 16);
+  MultiplyHeads(
+      step,
+      {ws.latent + piece.kept * d.kv_lora_rank, piece.keys - piece.kept, piece.head, piece.heads,
+       KeysOf(piece, d, 0) + piece.kept * d.qk_nope_head_dim, ValuesOf(piece, d, 0) + piece.kept * ldv, ldv, stride},
+      ws);
 }
 
 // The tile's keys of one head: k_nope from the expansion, k_pe shared by all heads from the cache.
-void LoadTile(const StepContext& step, const Piece& piece, std::int64_t i, std::int64_t at, const MhaWorkspace& ws,
-              const Scratch& scratch) {
+void LoadTile(const StepContext& step, const Piece& piece, std::int64_t i, std::int64_t at, const Scratch& scratch) {
   const MlaDims& d = step.dims;
   const std::int64_t live = std::min(kTileKeys, piece.keys - at);
   const std::int64_t n = d.qk_nope_head_dim;
   const std::int64_t p = d.qk_rope_head_dim;
   const std::int64_t ld_rope = RoundUp(p, 16);
-  const float* k = KeysOf(piece, d, ws, i) + at * n;
-  const float* rope = ws.rope + at * ld_rope;
+  const float* k = KeysOf(piece, d, i) + at * n;
+  const float* rope = RopeOf(piece) + at * ld_rope;
   if (live == kTileKeys) {
     step.kernels.transpose_tile(k, n, n, scratch.keys);
     step.kernels.transpose_tile(rope, ld_rope, p, scratch.keys + n * kTileKeys);
     return;
   }
-  // The last tile may end inside the workspace: its missing keys are zero, and masked anyway.
+  // The last tile may end inside what is laid out: its missing keys are zero, and masked anyway.
   for (std::int64_t key = 0; key < kTileKeys; ++key) {
     for (std::int64_t c = 0; c < n; ++c) scratch.keys[c * kTileKeys + key] = key < live ? k[key * n + c] : 0.0F;
     for (std::int64_t c = 0; c < p; ++c) {
@@ -136,7 +138,7 @@ void LoadTile(const StepContext& step, const Piece& piece, std::int64_t i, std::
 
 // Rows [begin, begin + count) of one head over the piece: segment by segment, folded left to right into their totals.
 void Attend(const StepContext& step, const Piece& piece, const RowBlock& rows, const float* q, const States& total,
-            const MhaWorkspace& ws, const Scratch& scratch) {
+            const Scratch& scratch) {
   const MlaDims& d = step.dims;
   const auto [i, begin, count] = rows;
   const std::int64_t q_head = d.qk_nope_head_dim + d.qk_rope_head_dim;
@@ -151,7 +153,7 @@ void Attend(const StepContext& step, const Piece& piece, const RowBlock& rows, c
         scratch.visible[r] =
             static_cast<std::int32_t>(std::clamp<std::int64_t>(first_position + r + 1 - first, 0, kTileKeys));
       }
-      LoadTile(step, piece, i, first - piece.first, ws, scratch);
+      LoadTile(step, piece, i, first - piece.first, scratch);
       TileBlock block{};
       block.q = q + (piece.sequence.first_row + begin) * ldq + (piece.head + i) * q_head;
       block.ldq = ldq;
@@ -159,7 +161,7 @@ void Attend(const StepContext& step, const Piece& piece, const RowBlock& rows, c
       block.key_dim = q_head;
       block.keys = scratch.keys;
       block.ldv = RoundUp(d.v_head_dim, 16);
-      block.values = ValuesOf(piece, d, ws, i) + (first - piece.first) * block.ldv;
+      block.values = ValuesOf(piece, d, i) + (first - piece.first) * block.ldv;
       block.value_dim = d.v_head_dim;
       block.visible = scratch.visible;
       block.scale = step.scale;
@@ -190,7 +192,7 @@ void RunBlock(const StepContext& step, const Piece& piece, const RowBlock& rows,
   const AttentionSequence& s = piece.sequence;
   const std::int64_t h = d.num_attention_heads;
   const States total = Offset(ws.total, (piece.head + rows.head) * s.rows + rows.begin);
-  (UsesBf16(step) ? AttendBf16 : Attend)(step, piece, rows, q, total, ws, scratch);
+  (UsesBf16(step) ? AttendBf16 : Attend)(step, piece, rows, q, total, scratch);
   if (piece.first + piece.keys != s.keys) return;
   const std::int64_t row = (s.first_row + rows.begin) * h + piece.head + rows.head;
   for (std::int64_t r = 0; lse != nullptr && r < rows.count; ++r) lse[row + r * h] = LogSumExp(total, r);
@@ -202,7 +204,7 @@ void RunPiece(const StepContext& step, const Piece& piece, const float* q, float
   const MlaDims& d = step.dims;
   const AttentionSequence& s = piece.sequence;
   const bool bf16 = UsesBf16(step);
-  if (piece.keys > 0) bf16 ? ExpandBf16(step, piece, ws) : Expand(step, piece, ws);
+  if (piece.kept < piece.keys) bf16 ? ExpandBf16(step, piece, ws) : Expand(step, piece, ws);
   if (step.measured != nullptr) CountExpanded(step, piece);
   const std::int64_t block = BlockRows(s.rows, piece.heads, step.executor.workers());
   if (step.measured != nullptr) CountAttended(step, piece, block);
@@ -222,23 +224,69 @@ void RunPiece(const StepContext& step, const Piece& piece, const float* q, float
   });
 }
 
+// A call's results and the memory that it works in.
+struct MhaCall {
+  const float* q;
+  float* out;
+  float* lse;
+  const MhaWorkspace& ws;
+  KeptSegments* kept;
+  AttentionCounters* counters;
+};
+
+// The segments from the first on that are kept, or that there is room to keep: expanded where they stay. Returns where
+// the others begin.
+std::int64_t RunKept(const StepContext& step, const AttentionSequence& s, const MhaCall& call) {
+  const KeptOwner owner{s.kept_as, step.cache.data};
+  const std::int64_t unchanged = s.keys - s.rows;  // what was kept of later positions is of rows since written again
+  std::int64_t first = 0;
+  for (; first < s.keys; first += kSegmentKeys) {
+    const std::int64_t segment = first / kSegmentKeys;
+    KeptSegment* found = call.kept->Find(owner, segment);
+    if (found == nullptr && s.keep) found = call.kept->Take(owner, segment);
+    if (found == nullptr) break;
+    const ExpandedPlace place{found->heads, found->rope, kSegmentKeys};
+    const std::int64_t keys = std::min(kSegmentKeys, s.keys - first);
+    const std::int64_t there = std::clamp<std::int64_t>(unchanged - first, 0, found->keys) / kTileKeys * kTileKeys;
+    const Piece piece{s, first, keys, 0, step.dims.num_attention_heads, place, there};
+    RunPiece(step, piece, call.q, call.out, call.lse, call.ws);
+    found->keys = keys;
+    call.counters->keys_kept += there;
+    call.counters->keys_expanded += keys - there;
+  }
+  call.kept->DropFrom(owner, first / kSegmentKeys);
+  return std::min(first, s.keys);
+}
+
+// Keys [begin, s.keys), in the workspace.
+void RunRest(const StepContext& step, const AttentionSequence& s, std::int64_t begin, const MhaCall& call) {
+  const bool bf16 = UsesBf16(step);
+  const std::int64_t h = step.dims.num_attention_heads;
+  const std::int64_t left = s.keys - begin;
+  const Pieces cut = CutKeys(step.dims, left, bf16, call.ws);
+  const bool one_shot = cut.keys == left && cut.heads == h;
+  auto* rope = bf16 ? reinterpret_cast<std::byte*>(call.ws.rope_bf16) : reinterpret_cast<std::byte*>(call.ws.rope);
+  ++(one_shot ? call.counters->mha_one_shot : call.counters->mha_in_pieces);
+  call.counters->keys_expanded += left;
+  for (std::int64_t head = 0; head < h; head += cut.heads) {
+    for (std::int64_t first = begin; first < s.keys; first += cut.keys) {
+      const std::int64_t keys = std::min(cut.keys, s.keys - first);
+      const Piece piece{s, first, keys, head, std::min(cut.heads, h - head), {call.ws.expanded, rope, keys}};
+      RunPiece(step, piece, call.q, call.out, call.lse, call.ws);
+      if (!one_shot) ++call.counters->pieces;
+    }
+  }
+}
+
 }  // namespace
 
 void RunMha(const StepContext& step, std::span<const AttentionSequence> sequences, const float* q, float* out,
-            float* lse, const MhaWorkspace& workspace, AttentionCounters* counters) {
+            float* lse, const MhaWorkspace& workspace, KeptSegments* kept, AttentionCounters* counters) {
+  const MhaCall call{q, out, lse, workspace, kept, counters};
+  kept->Begin(step.dims, UsesBf16(step));
   for (const AttentionSequence& s : sequences) {
     if (s.form != Form::kMha || s.rows == 0) continue;
-    const std::int64_t h = step.dims.num_attention_heads;
-    const Pieces cut = CutSequence(step.dims, s.keys, UsesBf16(step), workspace);
-    const bool one_shot = cut.keys == s.keys && cut.heads == h;
-    ++(one_shot ? counters->mha_one_shot : counters->mha_in_pieces);
-    for (std::int64_t head = 0; head < h; head += cut.heads) {
-      for (std::int64_t first = 0; first < s.keys; first += cut.keys) {
-        const Piece piece{s, first, std::min(cut.keys, s.keys - first), head, std::min(cut.heads, h - head)};
-        RunPiece(step, piece, q, out, lse, workspace);
-        if (!one_shot) ++counters->pieces;
-      }
-    }
+    RunRest(step, s, RunKept(step, s, call), call);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "attention/kept.h"
 #include "attention/scratch.h"
 #include "base/buffer.h"
 #include "mla/attention.h"
@@ -33,7 +34,7 @@ void PlaceMha(const MlaAttention::Options& options, Carver* carver, MhaWorkspace
 
 // Runs every sequence of form kMha; see MlaAttention::Run.
 void RunMha(const StepContext& step, std::span<const AttentionSequence> sequences, const float* q, float* out,
-            float* lse, const MhaWorkspace& workspace, AttentionCounters* counters);
+            float* lse, const MhaWorkspace& workspace, KeptSegments* kept, AttentionCounters* counters);
 
 }  // namespace mla::attention
 

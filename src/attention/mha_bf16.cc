@@ -12,16 +12,16 @@ namespace {
 constexpr std::int64_t kRoundedKeys = 1024;
 constexpr std::int64_t kProductBytes = std::int64_t{16} << 20;
 
-std::int64_t RopeStride(const MlaDims& d) { return Bf16Steps(d.qk_rope_head_dim) * kBf16Step * 2; }
 std::int64_t KeyStride(const MlaDims& d) { return Bf16Steps(d.qk_nope_head_dim) * kBf16Step * 2; }
 std::int64_t ValueStep(const MlaDims& d) { return Bf16Tiles(d.v_head_dim) * kBf16TileBytes; }
 
-char* KeysOf(const Piece& piece, const MlaDims& d, const MhaWorkspace& ws, std::int64_t i) {
-  return reinterpret_cast<char*>(ws.expanded) + i * piece.HeadBytes(d, true);
+char* KeysOf(const Piece& piece, const MlaDims& d, std::int64_t i) {
+  return reinterpret_cast<char*>(piece.place.heads) + i * piece.HeadBytes(d, true);
 }
-char* ValuesOf(const Piece& piece, const MlaDims& d, const MhaWorkspace& ws, std::int64_t i) {
-  return KeysOf(piece, d, ws, i) + RoundUp(piece.keys, kTileKeys) * KeyStride(d);
+char* ValuesOf(const Piece& piece, const MlaDims& d, std::int64_t i) {
+  return KeysOf(piece, d, i) + RoundUp(piece.place.room, kTileKeys) * KeyStride(d);
 }
+char* RopeOf(const Piece& piece) { return reinterpret_cast<char*>(piece.place.rope); }
 
 // Keys [at, at + count) of the piece for heads [i, i + heads) of the group: k_nope [count, N] of each head, then v
 // [count, V].
@@ -47,24 +47,24 @@ void RoundTile(const StepContext& step, const Piece& piece, const Chunk& chunk, 
   const std::int64_t count = std::min(kTileKeys, chunk.count - first);
   const std::int64_t at = chunk.at + first;
   const float* k = chunk.Keys(d, ws, i) + first * d.qk_nope_head_dim;
-  char* to = KeysOf(piece, d, ws, chunk.i + i) + at * KeyStride(d);
+  char* to = KeysOf(piece, d, chunk.i + i) + at * KeyStride(d);
   for (std::int64_t key = 0; key < count; ++key) {
     kernels.round_row(k + key * d.qk_nope_head_dim, d.qk_nope_head_dim, to + key * KeyStride(d));
   }
   kernels.round_values(chunk.Values(d, ws, i) + first * d.v_head_dim, d.v_head_dim, count, d.v_head_dim,
-                       ValuesOf(piece, d, ws, chunk.i + i) + at / kBf16Step * ValueStep(d), ValueStep(d));
+                       ValuesOf(piece, d, chunk.i + i) + at / kBf16Step * ValueStep(d), ValueStep(d));
 }
 
 // Expanded keys and values of one head of a piece.
 class ExpandedKeys final : public KeySource {
  public:
-  ExpandedKeys(const MlaDims& d, const Piece& piece, std::int64_t i, const MhaWorkspace& ws, const Bf16Scratch& scratch)
+  ExpandedKeys(const MlaDims& d, const Piece& piece, std::int64_t i, const Bf16Scratch& scratch)
       : dims_(d),
         first_(piece.first),
         end_(piece.first + piece.keys),
-        keys_(KeysOf(piece, d, ws, i)),
-        values_(ValuesOf(piece, d, ws, i)),
-        rope_(ws.rope_bf16),
+        keys_(KeysOf(piece, d, i)),
+        values_(ValuesOf(piece, d, i)),
+        rope_(RopeOf(piece)),
         scratch_(scratch) {}
 
   Bf16Keys Block(std::int64_t first, std::int64_t count) override {
@@ -112,6 +112,8 @@ class ExpandedKeys final : public KeySource {
 
 }  // namespace
 
+std::int64_t RopeStride(const MlaDims& d) { return Bf16Steps(d.qk_rope_head_dim) * kBf16Step * 2; }
+
 void PlaceMhaBf16(const MlaAttention::Options& options, Carver* carver, MhaWorkspace* out) {
   const MlaDims& d = options.dims;
   const std::int64_t head = std::min(out->max_keys, kRoundedKeys) * (d.qk_nope_head_dim + d.v_head_dim);
@@ -128,9 +130,9 @@ void RoundRope(const StepContext& step, const Piece& piece, const MhaWorkspace& 
   const Phase phase(step, AttentionPhase::kRound);
   const MlaDims& d = step.dims;
   const std::int64_t ld_rope = RoundUp(d.qk_rope_head_dim, 16);
-  ParallelFor(step.executor, (piece.keys + kTileKeys - 1) / kTileKeys, [&](std::int64_t tile, int /*worker*/) {
-    for (std::int64_t key = tile * kTileKeys; key < std::min(piece.keys, (tile + 1) * kTileKeys); ++key) {
-      step.kernels.bf16->round_row(ws.rope + key * ld_rope, d.qk_rope_head_dim, ws.rope_bf16 + key * RopeStride(d));
+  ParallelForTiles(step.executor, piece, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t key = begin; key < end; ++key) {
+      step.kernels.bf16->round_row(ws.rope + key * ld_rope, d.qk_rope_head_dim, RopeOf(piece) + key * RopeStride(d));
     }
   });
 }
@@ -139,14 +141,14 @@ void RoundRope(const StepContext& step, const Piece& piece, const MhaWorkspace& 
 
 void ExpandBf16(const StepContext& step, const Piece& piece, const MhaWorkspace& ws) {
   const MlaDims& d = step.dims;
-  LoadPiece(step, piece, ws);
+  LoadPiece(step, piece, ws.rope, ws);
   RoundRope(step, piece, ws);
-  for (std::int64_t at = 0; at < piece.keys; at += kRoundedKeys) {
+  for (std::int64_t at = piece.kept; at < piece.keys; at += kRoundedKeys) {
     for (std::int64_t i = 0; i < piece.heads; i += ws.product_heads) {
       const Chunk chunk{at, std::min(kRoundedKeys, piece.keys - at), i, std::min(ws.product_heads, piece.heads - i)};
       MultiplyHeads(step,
-                    {ws.latent + at * d.kv_lora_rank, chunk.count, piece.head + i, chunk.heads, ws.products,
-                     d.v_head_dim, chunk.count * (d.qk_nope_head_dim + d.v_head_dim)},
+                    {ws.latent + at * d.kv_lora_rank, chunk.count, piece.head + i, chunk.heads, chunk.Keys(d, ws, 0),
+                     chunk.Values(d, ws, 0), d.v_head_dim, chunk.count * (d.qk_nope_head_dim + d.v_head_dim)},
                     ws);
       const Phase phase(step, AttentionPhase::kRound);
       const std::int64_t tiles = (chunk.count + kTileKeys - 1) / kTileKeys;
@@ -158,7 +160,7 @@ void ExpandBf16(const StepContext& step, const Piece& piece, const MhaWorkspace&
 }
 
 void AttendBf16(const StepContext& step, const Piece& piece, const RowBlock& rows, const float* q, const States& total,
-                const MhaWorkspace& ws, const Scratch& scratch) {
+                const Scratch& scratch) {
   const MlaDims& d = step.dims;
   const AttentionSequence& s = piece.sequence;
   const std::int64_t q_head = d.qk_nope_head_dim + d.qk_rope_head_dim;
@@ -167,7 +169,7 @@ void AttendBf16(const StepContext& step, const Piece& piece, const RowBlock& row
                                   rows.count, d.qk_nope_head_dim, d.qk_rope_head_dim, scratch.bf16.queries);
   const Bf16Rows block{scratch.bf16.queries, rows.count, s.keys - s.rows, rows.begin, 1};
   const std::int64_t end = std::min(piece.first + piece.keys, block.PositionOf(rows.count - 1) + 1);
-  ExpandedKeys keys(d, piece, rows.head, ws, scratch.bf16);
+  ExpandedKeys keys(d, piece, rows.head, scratch.bf16);
   for (std::int64_t first = piece.first; first < end; first += kSegmentKeys) {
     // Folding into what is empty is a copy: the first segment needs none.
     const States& state = first == 0 ? total : scratch.segment;

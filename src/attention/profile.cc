@@ -72,9 +72,10 @@ void CountParts(const StepContext& step, std::span<const Part> parts) {
 void CountExpanded(const StepContext& step, const Piece& piece) {
   AttentionProfile& profile = step.measured->profile;
   const MlaDims& d = step.dims;
-  profile.expanded += piece.keys * piece.heads;
-  profile.cache_bytes_read += piece.keys * step.cache.row_bytes;
-  profile.kept_bytes += piece.keys * piece.heads * (d.qk_nope_head_dim + d.v_head_dim) * ElementBytes(step);
+  const std::int64_t keys = piece.keys - piece.kept;
+  profile.expanded += keys * piece.heads;
+  profile.cache_bytes_read += keys * step.cache.row_bytes;
+  profile.kept_bytes += keys * piece.heads * (d.qk_nope_head_dim + d.v_head_dim) * ElementBytes(step);
 }
 
 void CountAttended(const StepContext& step, const Piece& piece, std::int64_t block) {

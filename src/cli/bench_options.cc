@@ -238,6 +238,7 @@ void AddModelFlags(CLI::App& c, BenchOptions* o) {
   c.add_option("--prefill-chunk", o->prefill_chunk, "Prompt tokens a step")
       ->check(WholeIn(1, 1 << 20))
       ->capture_default_str();
+  AddKeepExpandedFlag(c, o);
   AddMachineFlags(c, o);
   AddOutputFlags(c, o);
   AddProfileFlag(c, o);

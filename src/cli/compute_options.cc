@@ -44,8 +44,16 @@ void AddComputeFlags(CLI::App& c, ComputeOptions* o) {
   c.add_option("--prefill-chunk", o->prefill_chunk, "Prompt tokens a step; no result depends on it")
       ->check(WholeIn(1, 1 << 20))
       ->capture_default_str();
+  AddKeepExpandedFlag(c, o);
   AddTuneTableFlag(c, o);
   AddMachineFlags(c, o);
+}
+
+void AddKeepExpandedFlag(CLI::App& c, ComputeOptions* o) {
+  c.add_option("--keep-expanded", o->keep_expanded,
+               "Memory, as 4G, to keep a prompt's expanded keys and values in from chunk to chunk of the mha form; "
+               "default: none. No result depends on it")
+      ->check(Checked(ParseSize));
 }
 
 void AddTuneTableFlag(CLI::App& c, ComputeOptions* o) {
@@ -109,6 +117,7 @@ EngineOptions EngineOptionsOf(const ComputeOptions& o, std::int64_t context) {
   e.kv_dtype = KvDTypeOf(o);
   e.context = context;
   e.prefill_chunk = o.prefill_chunk;
+  if (!o.keep_expanded.empty()) e.keep_bytes = ParseSize(o.keep_expanded).value();
   for (const Drafter drafter : {Drafter::kNone, Drafter::kNgram, Drafter::kMtp}) {
     if (o.draft == DrafterName(drafter)) e.drafter = drafter;
   }

@@ -24,7 +24,8 @@ struct ComputeOptions {
   std::string weights = "auto";
   std::string memory;  // "" for what the machine leaves
   std::int64_t prefill_chunk = 512;
-  std::string tune_table;  // "" for the cache folder's, or kShippedTable
+  std::string keep_expanded;  // a size, or "" for none
+  std::string tune_table;     // "" for the cache folder's, or kShippedTable
   std::string draft = "none";
   std::int64_t draft_tokens = 4;
   int threads = 0;
@@ -46,6 +47,8 @@ void AddKernelsFlag(CLI::App& command, ComputeOptions* options);
 void AddMachineFlags(CLI::App& command, ComputeOptions* options);
 // --tune-table.
 void AddTuneTableFlag(CLI::App& command, ComputeOptions* options);
+// --keep-expanded.
+void AddKeepExpandedFlag(CLI::App& command, ComputeOptions* options);
 // Machine flags, the form of the attention, what chooses it, and the prompt's chunks.
 void AddComputeFlags(CLI::App& command, ComputeOptions* options);
 

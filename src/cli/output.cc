@@ -114,6 +114,7 @@ Status WriteJson(const RunOptions& options, const RunReport& r) {
                   {"absorbed", r.stats.absorbed_steps},
                   {"mha_one_shot", r.stats.attention.mha_one_shot},
                   {"mha_in_pieces", r.stats.attention.mha_in_pieces}};
+    j["keys"] = {{"expanded", r.stats.attention.keys_expanded}, {"kept", r.stats.attention.keys_kept}};
     j["cached_tokens"] = r.stats.cached_tokens;
     if (!options.load_cache.empty()) j["cache_loaded"] = {{"rows", r.loaded_rows}, {"seconds", r.cache_load_seconds}};
     if (r.saved)
@@ -145,6 +146,10 @@ void WriteSummary(const RunOptions& options, const RunReport& r) {
     Say("guesses ({}): {} checked, {} held; {:.2f} tokens a decode step\n", options.draft, r.stats.draft_rows,
         r.stats.accepted,
         Rate(DecodeSteps(r), static_cast<double>(DecodeSteps(r)) - static_cast<double>(r.stats.accepted)));
+  }
+  if (r.stats.attention.keys_kept > 0) {
+    Say("keys and values of {} positions expanded, of {} found kept\n", r.stats.attention.keys_expanded,
+        r.stats.attention.keys_kept);
   }
   Say("{} bytes per cached token; {} steps: {} with mha rows (prompt {}; expanded at once {}, in pieces {}), {} with "
       "absorbed rows; form table {}\n",

@@ -68,6 +68,9 @@ void AddMemoryFlags(CLI::App& c, PlanOptions* o) {
   c.add_option("--prefill-chunk", o->prefill_chunk, "Prompt tokens a step")
       ->check(WholeIn(1, 1 << 20))
       ->capture_default_str();
+  c.add_option("--keep-expanded", o->keep_expanded,
+               "Memory of one rank, as 4G, to keep prompts' expanded keys and values in from chunk to chunk")
+      ->check(Checked(ParseSize));
   c.add_option("--threads", o->threads, "Threads of one rank; 0: what affinity and cgroups leave here")
       ->check(WholeIn(0, 4096))
       ->capture_default_str();
@@ -187,6 +190,9 @@ Result<plan::ReportOptions> ReportOptionsOf(const PlanOptions& o) {
   }
   if (!o.reserve.empty()) {
     MLA_ASSIGN_OR_RETURN(m.reserve, ParseSize(o.reserve));
+  }
+  if (!o.keep_expanded.empty()) {
+    MLA_ASSIGN_OR_RETURN(m.keep_bytes, ParseSize(o.keep_expanded));
   }
   m.ranks = {o.tp, o.dp, o.dcp, o.spread_experts, o.shard_latent};
   m.page_tokens = o.page_tokens;

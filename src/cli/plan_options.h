@@ -28,6 +28,7 @@ struct PlanOptions {
   std::int64_t page_tokens = 64;
   std::int64_t draft_tokens = 0;
   std::int64_t prefill_chunk = 512;
+  std::string keep_expanded;
   int threads = 0;
   std::int64_t tp = 1;
   std::int64_t dp = 1;

@@ -274,6 +274,7 @@ std::string ServeBenchJson(const ServeBenchReport& r) {
                {"max_sequences", r.engine.max_sequences},
                {"context", r.engine.context},
                {"prefill_chunk", r.engine.prefill_chunk},
+               {"keep_expanded", r.engine.keep_bytes},
                {"prefix_reuse", PrefixReuseName(r.engine.prefix_reuse)},
                {"draft", DrafterName(r.engine.drafter)}};
   for (ReportLine& line : Lines(r)) json[line.key] = std::move(line.value);

@@ -227,8 +227,14 @@ void Engine::Impl::HandDownPrompt(Sequence* s) {
   }
 }
 
+void Engine::Impl::ForgetKept(Sequence* s) {
+  if (s->keeps) transformer->Forget(static_cast<std::uint64_t>(s->id));
+  s->keeps = false;
+}
+
 void Engine::Park(SequenceId id) {
   Sequence* s = impl_->Find(id);
+  impl_->ForgetKept(s);
   impl_->pages.Release(s);
   s->parked = true;
 }
@@ -248,6 +254,7 @@ void Engine::Preempt(SequenceId id) {
 void Engine::Release(SequenceId id) {
   Sequence* s = impl_->Find(id);
   impl_->HandDownPrompt(s);
+  impl_->ForgetKept(s);
   impl_->pages.Release(s);
   std::erase_if(impl_->sequences, [&](const auto& held) { return held.get() == s; });
 #ifndef NDEBUG
@@ -321,16 +328,13 @@ Result<Engine::Completion> Engine::Generate(const Request& request, const TokenS
 }
 
 const EngineStats& Engine::stats() const {
-  // Every layer does the same: of the counts, one layer's share is the step's.
+  // Every layer does the same: of the counts, one layer's share is the step's. What is kept may have room in some of
+  // them alone, and is the mean.
   const AttentionCounters& all = impl_->transformer->counters();
   const std::int64_t layers = impl_->model.info().layers;
-  impl_->stats.attention = {all.absorbed_rows / layers,
-                            all.mha_rows / layers,
-                            all.mha_one_shot / layers,
-                            all.mha_in_pieces / layers,
-                            all.pieces / layers,
-                            all.absorbed_seconds,
-                            all.mha_seconds};
+  impl_->stats.attention = {all.absorbed_rows / layers, all.mha_rows / layers, all.mha_one_shot / layers,
+                            all.mha_in_pieces / layers, all.pieces / layers,   all.keys_expanded / layers,
+                            all.keys_kept / layers,     all.absorbed_seconds,  all.mha_seconds};
   impl_->stats.copied_pages = impl_->pages.copied();
   impl_->stats.evicted_pages = impl_->pages.evicted();
   return impl_->stats;

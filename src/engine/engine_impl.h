@@ -43,6 +43,8 @@ struct Engine::Impl {
   Result<SequenceId> AdmitFork(Sequence* parent, std::uint64_t sample);
   std::unique_ptr<Sequence> NewSequence(const Request& request, std::span<const std::int32_t> prompt);
   void Adopt(Sequence* s);
+  // Attention keeps nothing of the sequence any longer.
+  void ForgetKept(Sequence* s);
   // What waits for the prompt of `s` waits for another, which has what it has computed.
   void HandDownPrompt(Sequence* s);
 

@@ -176,7 +176,10 @@ bool Engine::Impl::Step() {
   for (Sequence* s : plan.in_step) Settle(s);
   // Before pages are listed, which may put others with the same rows in their place.
   if (sizes.options.drafter == Drafter::kMtp) DraftByMtp();
-  for (Sequence* s : plan.in_step) pages.List(s);
+  for (Sequence* s : plan.in_step) {
+    pages.List(s);
+    if (!s->runs() || s->FormAt(s->computed) != Form::kMha) ForgetKept(s);
+  }
   return true;
 }
 

@@ -52,6 +52,13 @@ Result<Sizes> Resolve(const contract::ModelConfig& config, const EngineOptions& 
   MLA_RETURN_IF_ERROR(InRange("draft tokens", o.draft_tokens, 1, 64));
   MLA_RETURN_IF_ERROR(InRange("page tokens", o.page_tokens, 1, 1 << 20));
   MLA_RETURN_IF_ERROR(InRange("expand bytes", o.expand_bytes, 0, std::int64_t{1} << 50));
+  MLA_RETURN_IF_ERROR(InRange("keep expanded", o.keep_bytes, 0, std::int64_t{1} << 50));
+  const std::int64_t least_kept = MlaAttention::KeptSegmentBytes(weights::DimsOf(config));
+  if (o.keep_bytes > 0 && o.keep_bytes < least_kept) {
+    return Error{
+        fmt::format("keep expanded: expected 0 or at least {} bytes, which 1,024 positions of a layer take, found {}",
+                    least_kept, o.keep_bytes)};
+  }
   if (o.kv_dtype != DType::kBF16 && o.kv_dtype != DType::kF32) {
     return Error{fmt::format("kv dtype: expected BF16 or F32, found {}", DTypeName(o.kv_dtype))};
   }
@@ -83,6 +90,7 @@ Result<Sizes> Resolve(const contract::ModelConfig& config, const EngineOptions& 
   sizes.step.workers = workers;
   sizes.step.mtp = mtp;
   sizes.step.expand_bytes = o.expand_bytes;
+  sizes.step.keep_bytes = o.keep_bytes;
   sizes.step.huge_pages = o.huge_pages;
   sizes.step.profile = o.profile;
   MLA_RETURN_IF_ERROR(Addressable(config, sizes));

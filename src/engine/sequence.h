@@ -32,6 +32,7 @@ struct Sequence {
   std::int64_t computed = 0;         // positions whose rows are in the cache
   std::vector<std::int32_t> pages;   // of positions [0, computed) and of the step at hand; reserved
   std::int64_t listed_pages = 0;     // the first of them that are in the prefix index
+  bool keeps = false;                // attention may keep expanded keys and values of it
   std::int64_t cached_tokens = 0;    // positions that were found in the index at admission
   std::vector<FormRun> forms;        // by ascending begin, the first 0; the last holds to the end
   bool parked = false;               // holds no pages, and is left out of steps

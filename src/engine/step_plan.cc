@@ -42,6 +42,11 @@ void AddRows(std::int64_t page_tokens, std::int64_t end, Sequence* s, StepPlan* 
   part.keys = end;
   part.form = s->FormAt(s->computed);
   part.pages = s->pages;
+  if (part.form == Form::kMha) {
+    part.kept_as = static_cast<std::uint64_t>(s->id);
+    part.keep = end < s->most && s->FormAt(end) == Form::kMha;
+    s->keeps = s->keeps || part.keep;
+  }
   for (std::int64_t position = s->computed; position < end; ++position) {
     plan->ids.push_back(IdAt(*s, position));
     plan->positions.push_back(static_cast<std::int32_t>(position));

@@ -30,6 +30,7 @@ struct StepLimits {
   std::int64_t max_keys = 0;  // of a sequence
   int workers = 1;
   std::int64_t expand_bytes = std::int64_t{64} << 20;
+  std::int64_t keep_bytes = 0;
   HugePages huge_pages = HugePages::kAuto;
   bool mtp = false;      // the first MTP layer runs too
   bool profile = false;  // steps are measured

@@ -29,6 +29,7 @@ MlaAttention::Options AttentionOptions(const contract::ModelConfig& config, cons
   options.max_keys = limits.max_keys;
   options.workers = limits.workers;
   options.expand_bytes = limits.expand_bytes;
+  options.keep_bytes = limits.keep_bytes;
   options.kernels = kernels;
   options.huge_pages = limits.huge_pages;
   options.profile = limits.profile;

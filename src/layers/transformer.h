@@ -64,6 +64,9 @@ class Transformer {
   // logits [rows.size(), vocab] of those rows of the last ForwardMtp.
   void MtpLogits(std::span<const std::int32_t> rows, float* logits, Executor& executor) const;
 
+  // As MlaAttention::Forget.
+  void Forget(std::uint64_t sequence) { attention_.Forget(sequence); }
+
   // Of the model's own layers.
   const AttentionCounters& counters() const { return attention_.counters(); }
   // Of the steps since the last reset, but for `steps` and `seconds`. Precondition: StepLimits::profile.

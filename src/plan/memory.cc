@@ -102,6 +102,7 @@ Status Planner::AddEngines(std::int64_t context, std::int64_t users, MemoryUse* 
   engine.prefill_chunk = o.prefill_chunk;
   engine.page_tokens = o.page_tokens;
   engine.expand_bytes = o.expand_bytes;
+  engine.keep_bytes = o.keep_bytes;
   MLA_ASSIGN_OR_RETURN(engine.cache_pages,
                        (Exact(RankPages(g, o, TokensHeld(rank_, o, context))) * users).Get("cache pages"));
   MLA_ASSIGN_OR_RETURN(const engine::Sizes sizes, engine::Resolve(config, engine, o.workers));
@@ -122,7 +123,8 @@ Status Planner::AddEstimates(std::int64_t context, std::int64_t users, MemoryUse
     return Error{fmt::format("context: expected a number from 1 to {}, found {}", rank_.max_positions, context)};
   }
   const std::int64_t rows = std::min(options_.prefill_chunk, context) + users - 1;
-  MLA_ASSIGN_OR_RETURN(use->workspace, (StepFloats(rank_, rows) * 4).Get("bytes of a step's workspace"));
+  MLA_ASSIGN_OR_RETURN(use->workspace,
+                       (StepFloats(rank_, rows) * 4 + options_.keep_bytes).Get("bytes of a step's workspace"));
   MLA_RETURN_IF_ERROR(AddCache(context, users, use));
   const std::int64_t page = PagePool::Bytes(1) + PrefixIndex::Bytes(1, options_.page_tokens);
   MLA_ASSIGN_OR_RETURN(use->tables, (Exact(use->pages) * page).Get("bytes of page counts and the prefix index"));

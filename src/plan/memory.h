@@ -35,6 +35,7 @@ struct MemoryOptions {
   std::int64_t draft_tokens = 0;  // that speculation adds to each sequence; MTP layers then have rows too
   std::int64_t prefill_chunk = 512;
   std::int64_t expand_bytes = std::int64_t{64} << 20;
+  std::int64_t keep_bytes = 0;  // of a rank
   int workers = 1;
   std::int64_t reserve = 0;  // kept free
 };

@@ -46,6 +46,11 @@ void WriteEngine(const EngineStats& e, std::string* out) {
        "Sequences and steps whose keys were expanded, at once or in pieces for want of workspace.", "counter", out);
   Family<2>("mla_expansions_total", "how",
             {{{"at_once", e.attention.mha_one_shot}, {"in_pieces", e.attention.mha_in_pieces}}}, out);
+  Head("mla_expanded_positions_total",
+       "Positions whose keys and values the MHA form needed: expanded, or kept from an earlier chunk. Of one layer.",
+       "counter", out);
+  Family<2>("mla_expanded_positions_total", "how",
+            {{{"expanded", e.attention.keys_expanded}, {"kept", e.attention.keys_kept}}}, out);
   Count("mla_drafts_accepted_total", "Guessed tokens that held.", e.accepted, out);
   Count("mla_prefix_hits_total", "Sequences admitted with rows found in the cache.", e.hits, out);
   Count("mla_prefix_tokens_saved_total", "Positions whose rows were found in the cache.", e.cached_tokens, out);

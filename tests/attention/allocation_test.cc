@@ -86,12 +86,14 @@ TEST(Allocation, RunAllocatesNothing) {
     options.workers = 2;
     options.kernels = kernels;
     options.expand_bytes = 1 << 18;  // short sequences at once, long ones in pieces
+    options.keep_bytes = 2 * MlaAttention::KeptSegmentBytes(dims);
     Result<MlaAttention> attention = MlaAttention::Create(options);
     ASSERT_TRUE(attention.ok());
     const std::vector<AttentionSequence> sequences = {{pages, 0, 1, 1280, Form::kAbsorbed},
                                                       {pages, 1, 40, 1100, Form::kAbsorbed},
                                                       {pages, 41, 30, 1280, Form::kMha},
-                                                      {pages, 71, 20, 20, Form::kMha}};
+                                                      {pages, 71, 20, 20, Form::kMha},
+                                                      {pages, 91, 5, 1200, Form::kMha, 7, true}};
     const std::vector<float> q = RandomFloats(100 * 5 * 13, rng);
     std::vector<float> out(100 * 5 * 7);
     std::vector<float> lse(100 * 5);
@@ -101,7 +103,14 @@ TEST(Allocation, RunAllocatesNothing) {
               0)
         << kernels << (profile ? ", profiled" : "");
     EXPECT_EQ(attention->counters().mha_in_pieces, 1);
-    EXPECT_EQ(attention->counters().mha_one_shot, 1);
+    EXPECT_EQ(attention->counters().mha_one_shot, 2);
+    EXPECT_EQ(AllocationsIn([&] {
+                attention->Run(cache->Layer(0), *packed, sequences, q.data(), out.data(), lse.data(), *pool);
+                attention->Forget(7);
+              }),
+              0)
+        << kernels;
+    EXPECT_EQ(attention->counters().keys_kept, 1195 / 64 * 64);
   }
 }
 
@@ -135,12 +144,15 @@ TEST(Allocation, PlannedBytesAreAllocatedBytes) {
     for (const std::int64_t rows : {1, 64, 500}) {
       for (const std::int64_t keys : {1, 1023, 1025, 10000}) {
         for (const std::int64_t expand : {0, 1 << 20, 1 << 26}) {
-          MlaAttention::Options options = OptionsFor(dims, rows, keys);
-          options.expand_bytes = expand;
-          options.workers = 3;
-          const Result<MlaAttention> attention = MlaAttention::Create(options);
-          ASSERT_TRUE(attention.ok());
-          EXPECT_EQ(attention->bytes(), MlaAttention::WorkspaceBytes(options));
+          for (const std::int64_t keep : {0, 1, 3 << 20}) {
+            MlaAttention::Options options = OptionsFor(dims, rows, keys);
+            options.expand_bytes = expand;
+            options.keep_bytes = keep;
+            options.workers = 3;
+            const Result<MlaAttention> attention = MlaAttention::Create(options);
+            ASSERT_TRUE(attention.ok());
+            EXPECT_EQ(attention->bytes(), MlaAttention::WorkspaceBytes(options));
+          }
         }
       }
     }
@@ -164,6 +176,21 @@ TEST(Allocation, ExpansionIsBounded) {
   // bf16, and k_pe in bf16.
   EXPECT_LE(MlaAttention::WorkspaceBytes(options) - least,
             std::int64_t{16384} * ((128 * 256 + 512 + 64) * 4 + 512 * 2 + 64 * 2));
+}
+
+// What is kept takes what was asked for, in whole segments and with a line of a table for each, or nothing.
+TEST(Allocation, KeptSegmentsAreBounded) {
+  const MlaDims dims{128, 128, 64, 128, 512};
+  MlaAttention::Options options = OptionsFor(dims, 64, 16384);
+  const std::int64_t without = MlaAttention::WorkspaceBytes(options);
+  const std::int64_t segment = MlaAttention::KeptSegmentBytes(dims);
+  EXPECT_EQ(segment, std::int64_t{1024} * 4 * (128 * 256 + 64));
+  options.keep_bytes = segment - 1;
+  EXPECT_EQ(MlaAttention::WorkspaceBytes(options), without);
+  options.keep_bytes = std::int64_t{4} << 30;
+  const std::int64_t with = MlaAttention::WorkspaceBytes(options);
+  EXPECT_LE(with - without, (std::int64_t{4} << 30) + 64 * 128);
+  EXPECT_GT(with - without, (std::int64_t{4} << 30) - segment);
 }
 
 }  // namespace

@@ -141,6 +141,8 @@ Call MakeCall(const MlaDims& dims, const Paged& paged, std::span<const TestSeque
     out.rows = count;
     out.keys = s.keys - s.rows + std::min(s.rows, begin + chunk);
     out.form = s.form;
+    out.kept_as = i + 1;
+    out.keep = begin + chunk < s.rows;
     call.sequences.push_back(out);
     const auto from = s.q.begin() + std::min(s.rows, begin) * width;
     call.q.insert(call.q.end(), from, from + count * width);
@@ -178,6 +180,7 @@ TestOutput RunAttention(const TestWeights& weights, std::span<const TestSequence
   options.softmax_scale = scale;
   options.workers = run.workers;
   options.expand_bytes = run.expand_bytes;
+  options.keep_bytes = run.keep_bytes;
   options.kernels = run.kernels;
   options.profile = run.profile;
   std::int64_t longest = 0;

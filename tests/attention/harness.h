@@ -46,6 +46,7 @@ struct TestRun {
   int workers = 1;
   std::int64_t chunk = 0;  // rows of each sequence in a call; 0 for all in one
   std::int64_t expand_bytes = std::int64_t{64} << 20;
+  std::int64_t keep_bytes = 0;  // of which every sequence may have, but for its last call
   bool profile = false;
 };
 

@@ -1,5 +1,5 @@
 mla_test_harness(attention harness.cc oracle.cc)
-mla_tests(attention kernels TESTS attention bf16 coverage invariance choose kernels profile UP_TO attention LABELS kernels
+mla_tests(attention kernels TESTS attention bf16 coverage invariance kept choose kernels profile UP_TO attention LABELS kernels
   SOURCES ${harness})
 mla_test(attention workers UP_TO attention LABELS threads SOURCES ${harness})
 mla_test(attention allocation SOURCES ${harness})

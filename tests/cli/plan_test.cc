@@ -67,6 +67,28 @@ TEST(PlanCommand, BytesAreThoseOfARun) {
   }
 }
 
+// Room for whole segments and a line of a table for each, by the plan as by the run.
+TEST(PlanCommand, WhatIsKeptExpandedIsCounted) {
+  const auto workspace = [](std::vector<std::string> more) {
+    std::vector<std::string> plan = {DemoDir(), "--threads", "2", "--context", "17"};
+    plan.insert(plan.end(), more.begin(), more.end());
+    std::vector<std::string> run = {"run", DemoDir(), "--ids", "1,2,3,4,5,6,7,8,9", "-n", "8", "--threads", "2"};
+    run.push_back("--json");
+    run.insert(run.end(), more.begin(), more.end());
+    const ProcessResult result = Mla(run);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const Json planned = JsonOf(plan)["models"][0]["memory"]["workspace"];
+    EXPECT_EQ(planned, Json::parse(result.out)["memory"]["workspace"]);
+    return planned.get<std::int64_t>();
+  };
+  const std::int64_t kept = workspace({"--keep-expanded", "16M"}) - workspace({});
+  EXPECT_LE(kept, (16 << 20) + 16 * 128);
+  EXPECT_GT(kept, 14 << 20);  // in bf16 a segment takes 1.1 MiB
+  const ProcessResult few = Mla({"plan", DemoDir(), "--keep-expanded", "2M"});
+  EXPECT_EQ(few.exit_code, 1);
+  EXPECT_THAT(few.err, HasSubstr("keep expanded: expected 0 or at least 2162688 bytes"));
+}
+
 TEST(PlanCommand, JsonHasEveryNumber) {
   const Json j = JsonOf({Config("deepseek-v3"), "--context", "32768", "--users", "4", "--memory", "1T", "--flops", "2P",
                          "--rate", "absorbed=1P", "--read-rate", "8T", "--link", "400G", "--tp", "8", "--dcp", "4"});

@@ -158,6 +158,28 @@ TEST(Run, PagesAndNodesChangeNoResult) {
   EXPECT_NE(text.err.find("huge pages (auto): "), std::string::npos) << text.err;
 }
 
+// A prompt in chunks of 64 with its expansions kept: the same tokens, each position expanded once.
+TEST(Run, KeepsExpandedKeysAndValues) {
+  std::string ids = "0";
+  for (int i = 1; i < 150; ++i) ids += fmt::format(",{}", 5 + i);
+  const std::vector<std::string> plain = {"--ids", ids, "--mode", "role", "--prefill-chunk", "64", "-n", "8"};
+  std::vector<std::string> kept = plain;
+  kept.insert(kept.end(), {"--keep-expanded", "10M"});
+  const Json expected = RunJson(plain);
+  const Json found = RunJson(kept);
+  for (const char* what : {"ids", "logprobs"}) EXPECT_EQ(found[what], expected[what]) << what;
+  EXPECT_EQ(expected["keys"], (Json{{"expanded", 64 + 128 + 150}, {"kept", 0}}));
+  EXPECT_EQ(found["keys"], (Json{{"expanded", 150}, {"kept", 64 + 128}}));
+  kept.insert(kept.begin(), {"run", DemoDir()});
+  EXPECT_NE(Mla(kept).err.find("150 positions expanded, of 192 found kept"), std::string::npos);
+
+  ExpectOneLine(Mla({"run", DemoDir(), "And", "--keep-expanded", "1000"}),
+                {"keep expanded: expected 0 or at least 2162688 bytes", "found 1000"});
+  const ProcessResult bad = Mla({"run", DemoDir(), "And", "--keep-expanded", "much"});
+  EXPECT_EQ(bad.exit_code, 2);
+  EXPECT_NE(bad.err.find("expected a size such as 8G"), std::string::npos) << bad.err;
+}
+
 TEST(Run, TakesReservedHugePagesOrSaysHowManyToReserve) {
   const ProcessResult result = Mla({"run", DemoDir(), "And", "--max-tokens", "1", "--huge-pages", "hugetlbfs"});
   std::int64_t reserved = 0;

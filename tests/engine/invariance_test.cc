@@ -392,16 +392,20 @@ TEST(Segments, BordersLeaveNoTrace) {
         std::int64_t chunk;
         std::int64_t page_tokens;
         std::int64_t expand_bytes;
+        std::int64_t kept;  // segments, of which six are all
       };
       const std::vector<Variation> variations = {
-          {3, 61, 64, 0}, {2, 1025, 16, 200000}, {1, 200, 1, 0}, {8, 700, 64, 1 << 26}};
+          {3, 61, 64, 0, 0},  {2, 1025, 16, 200000, 0}, {1, 200, 1, 0, 0},  {8, 700, 64, 1 << 26, 0},
+          {2, 61, 16, 0, 12}, {1, 512, 64, 1 << 26, 6}, {3, 200, 64, 0, 3}, {1, 700, 64, 200000, 1}};
       for (const Variation& v : variations) {
         options.prefill_chunk = v.chunk;
         options.page_tokens = v.page_tokens;
         options.expand_bytes = v.expand_bytes;
+        options.keep_bytes = v.kept * MlaAttention::KeptSegmentBytes(model.info().dims);
         ExpectSameBits(Alone(model, options, request, v.threads), expected,
                        std::string(ModeName(mode)) + ", prompt " + std::to_string(prompt) + ", chunk " +
-                           std::to_string(v.chunk) + ", threads " + std::to_string(v.threads));
+                           std::to_string(v.chunk) + ", threads " + std::to_string(v.threads) + ", kept " +
+                           std::to_string(v.kept));
       }
     }
   }

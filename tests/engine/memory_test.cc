@@ -183,6 +183,8 @@ TEST(Plan, IsWhatIsAllocated) {
         ExpectPlannedIsAllocated(models[i], options);
         options.cache_pages = 11;
         ExpectPlannedIsAllocated(models[i], options);
+        options.keep_bytes = MlaAttention::KeptSegmentBytes(models[i].info().dims) * 5 / 2;
+        ExpectPlannedIsAllocated(models[i], options);
       }
     }
   }
@@ -224,6 +226,7 @@ TEST(Step, AllocatesNothing) {
       options.prefill_chunk = 24;
       options.page_tokens = 16;
       options.expand_bytes = 0;
+      options.keep_bytes = 2 * MlaAttention::KeptSegmentBytes(models[i].info().dims);
       Engine engine = Need(Engine::Create(models[i], options, *pool));
       std::vector<SequenceId> ids;
       for (const std::int64_t size : {100, 7, 60}) {

@@ -223,6 +223,12 @@ TEST_F(Requests, OptionsOutOfRangeAreNamed) {
       {[](EngineOptions* o) { o->page_tokens = 0; }, "page tokens: expected a number from 1"},
       {[](EngineOptions* o) { o->cache_pages = -1; }, "cache pages: expected a number from 1"},
       {[](EngineOptions* o) { o->expand_bytes = -1; }, "expand bytes: expected a number from 0"},
+      {[](EngineOptions* o) { o->keep_bytes = -1; }, "keep expanded: expected a number from 0"},
+      {[](EngineOptions* o) { o->keep_bytes = (std::int64_t{1} << 50) + 1; },
+       "keep expanded: expected a number from 0"},
+      // 1,024 positions of 4 heads in fp32: N and V of 16, and P of 8, rounded up to 16.
+      {[](EngineOptions* o) { o->keep_bytes = 1024 * 4 * (4 * 32 + 16) - 1; },
+       "keep expanded: expected 0 or at least 589824 bytes, which 1,024 positions of a layer take, found 589823"},
       {[](EngineOptions* o) { o->kv_dtype = DType::kF16; }, "kv dtype: expected BF16 or F32, found F16"},
       {[](EngineOptions* o) { o->kernels = "none"; }, "none"}};
   for (const Bad& b : bad) {

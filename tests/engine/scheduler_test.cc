@@ -39,16 +39,19 @@ struct Told {
 
 class Traffic {
  public:
-  Traffic(std::uint64_t seed, Mode mode, Drafter drafter) : rng_(seed) {
+  // With `kept` segments to keep expanded keys and values in, all lengths are three times as long: prompts are of
+  // several chunks and of several tiles.
+  Traffic(std::uint64_t seed, Mode mode, Drafter drafter, std::int64_t kept = 0) : rng_(seed), unit_(kept > 0 ? 3 : 1) {
     options_.mode = mode;
-    options_.context = 100;
-    options_.page_tokens = 16;
-    options_.prefill_chunk = 32;
+    options_.context = 100 * unit_;
+    options_.page_tokens = 16 * unit_;
+    options_.prefill_chunk = 32 * unit_;
     options_.max_sequences = 4;
     options_.cache_pages = 7 + Int(4);  // one sequence of 7 pages fits; four rarely do
+    options_.keep_bytes = kept * MlaAttention::KeptSegmentBytes(TheModel().info().dims);
     options_.drafter = drafter;
     options_.prefix_reuse = mode == Mode::kRole ? PrefixReuse::kPrompt : PrefixReuse::kAll;
-    base_ = RandomIds(80, TheModel().info().vocab_size, seed);
+    base_ = RandomIds(80 * unit_, TheModel().info().vocab_size, seed);
   }
 
   void Run(int requests) {
@@ -81,6 +84,7 @@ class Traffic {
     alone.max_sequences = 1;
     alone.drafter = Drafter::kNone;
     alone.prefix_reuse = PrefixReuse::kOff;
+    alone.keep_bytes = 0;
     for (const auto& [id, asked] : asked_) {
       for (std::int64_t i = 0; i < asked.samples; ++i) {
         SCOPED_TRACE("request " + std::to_string(id) + ", sample " + std::to_string(i));
@@ -120,8 +124,10 @@ class Traffic {
     ScheduledRequest asked;
     Request& r = asked.request;
     const std::int64_t vocab = TheModel().info().vocab_size;
-    r.prompt = RandomIds(1 + Int(75), vocab, rng_());
-    const std::size_t common = std::min<std::size_t>(r.prompt.size(), Below(4) != 0 ? Below(76) : 0);
+    const std::int64_t longest = 75 * unit_;
+    r.prompt = RandomIds(1 + Int(longest), vocab, rng_());
+    const std::size_t shared = Below(4) != 0 ? static_cast<std::size_t>(Int(longest + 1)) : 0;
+    const std::size_t common = std::min(r.prompt.size(), shared);
     std::copy_n(base_.begin(), common, r.prompt.begin());
     r.max_tokens = 1 + Int(24);
     r.sampling.temperature = static_cast<double>(Below(2));
@@ -155,6 +161,7 @@ class Traffic {
   }
 
   std::mt19937_64 rng_;
+  std::int64_t unit_;
   EngineOptions options_;
   std::vector<std::int32_t> base_;
   double now_ = 0;
@@ -195,6 +202,34 @@ TEST(Scheduler, RandomTrafficHasTheBitsOfEachRequestAlone) {
   EXPECT_GT(all.evicted_pages, 10);
   EXPECT_GT(all.accepted, 0);
   EXPECT_GT(all.draft_rows, all.accepted);
+}
+
+// With expanded keys and values kept, for none, some and all of the sequences at a time.
+TEST(Scheduler, RandomTrafficHasTheBitsOfEachRequestWithNothingKept) {
+  std::int64_t preemptions = 0;
+  EngineStats all;
+  for (const Mode mode : {Mode::kMha, Mode::kRole}) {
+    for (const Drafter drafter : {Drafter::kNone, Drafter::kNgram, Drafter::kMtp}) {
+      for (const std::int64_t kept :
+           kUnderSanitizer ? std::vector<std::int64_t>{5} : std::vector<std::int64_t>{1, 5, 12}) {
+        SCOPED_TRACE(std::string(ModeName(mode)) + ", " + DrafterName(drafter) + ", kept " + std::to_string(kept));
+        Traffic traffic(static_cast<std::uint64_t>(kept), mode, drafter, kept);
+        traffic.Run(20);
+        if (HasFatalFailure()) return;
+        traffic.Compare();
+        preemptions += traffic.preemptions();
+        all.hits += traffic.stats().hits;
+        all.copied_pages += traffic.stats().copied_pages;
+        all.draft_rows += traffic.stats().draft_rows;
+        all.accepted += traffic.stats().accepted;
+        EXPECT_GT(traffic.stats().attention.keys_kept, 0);
+      }
+    }
+  }
+  EXPECT_GT(preemptions, 3);
+  EXPECT_GT(all.hits, 5);
+  EXPECT_GT(all.copied_pages, 3);
+  EXPECT_GT(all.draft_rows, all.accepted) << "no guess missed: no row was written again";
 }
 
 TEST(Scheduler, AFullQueueIsAnAnswerAndABadRequestAnError) {

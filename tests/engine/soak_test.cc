@@ -41,6 +41,7 @@ EngineOptions Options() {
   options.cache_pages = 40;  // 16 sequences want up to 8 each
   options.drafter = Drafter::kNgram;
   options.prefix_reuse = PrefixReuse::kPrompt;
+  options.keep_bytes = 3 * MlaAttention::KeptSegmentBytes(ModelOf("demo").info().dims);  // not of all prompts
   return options;
 }
 
@@ -151,6 +152,7 @@ class Soak {
     alone.max_sequences = 1;
     alone.drafter = Drafter::kNone;
     alone.prefix_reuse = PrefixReuse::kOff;
+    alone.keep_bytes = 0;
     EXPECT_EQ(live.first, Alone(ModelOf("demo"), alone, live.asked.request).ids);
   }
 
@@ -194,6 +196,7 @@ TEST(Soak, NothingIsLostAndNobodyStarves) {
   EXPECT_GT(stats.preemptions, 0);
   EXPECT_GT(engine.stats().hits, 0);
   EXPECT_GT(engine.stats().evicted_pages, 0);
+  EXPECT_GT(engine.stats().attention.keys_kept, 0);
   // Everything of the engine's is allocated at its start; the rest is an allocator's free lists.
   if (!kUnderSanitizer) {
     EXPECT_LT(grown, std::int64_t{4} << 20);

@@ -1,5 +1,5 @@
 mla_test_harness(engine harness.cc)
-mla_tests(engine parts TESTS golden requests step_plan mtp cache_file cache_refusal profile soak SOURCES ${harness})
+mla_tests(engine parts TESTS golden requests step_plan mtp cache_file cache_refusal profile soak kept SOURCES ${harness})
 mla_tests(engine threads TESTS invariance scheduler UP_TO engine LABELS threads SOURCES ${harness})
 mla_test(engine memory)
 target_link_options(engine_memory_test PRIVATE -Wl,--wrap=mmap -Wl,--wrap=munmap)

@@ -40,6 +40,7 @@ void ExpectAllocated(const std::string& dir, WeightDType weights, const char* ro
   options.prefill_chunk = 48;
   options.page_tokens = 16;
   options.expand_bytes = 5000;
+  options.keep_bytes = std::int64_t{8} << 20;
   const MemoryUse use = Need(Need(Planner::Create(subject, options)).At(context, users));
   EXPECT_TRUE(use.engines);
 
@@ -52,6 +53,7 @@ void ExpectAllocated(const std::string& dir, WeightDType weights, const char* ro
   engine_options.prefill_chunk = options.prefill_chunk;
   engine_options.page_tokens = options.page_tokens;
   engine_options.expand_bytes = options.expand_bytes;
+  engine_options.keep_bytes = options.keep_bytes;
   const Engine engine = Need(Engine::Create(model, engine_options, *pool));
   const MemoryPlan memory = engine.memory();
   EXPECT_EQ(use.weights, model.weight_bytes());
