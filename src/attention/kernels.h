@@ -44,6 +44,8 @@ constexpr int64_t kBf16Step = 32;
 constexpr int64_t kBf16TileBytes = 1024;
 // Tiles of so many states, keys or columns.
 constexpr int64_t Bf16Tiles(int64_t n) { return (n + kBf16Tile - 1) / kBf16Tile; }
+// Tiles of states that go together, over the keys that any of them sees.
+constexpr int64_t kBf16Group = 2;
 static_assert(kSegmentKeys % kBlockKeys == 0 && kBlockKeys % kTileKeys == 0);
 
 // A block of keys in bf16: rows of two parts (latent and rope, or k_nope and k_pe), each of whole steps.
@@ -74,8 +76,8 @@ struct Bf16Block {
 };
 
 // Scores of two tiles of rows, their weights, and a tile of sums that a state's memory has no room for.
-constexpr int64_t kBf16Scores = kBlockKeys * 2 * kBf16Tile * 4;
-constexpr int64_t kBf16Weights = 2 * kBlockKeys / kBf16Step * kBf16TileBytes;
+constexpr int64_t kBf16Scores = kBlockKeys * kBf16Group * kBf16Tile * 4;
+constexpr int64_t kBf16Weights = kBf16Group * kBlockKeys / kBf16Step * kBf16TileBytes;
 constexpr int64_t kBf16Scratch = kBf16Scores + kBf16Weights + 2 * kBf16TileBytes;
 
 // Attention by products of bf16: queries and weights of keys are rounded to bf16 (to nearest even, denormals to 0),

@@ -19,7 +19,6 @@
 namespace mla::attention {
 namespace {
 // Tiles of rows that go together: with two runs of keys, four sums and four tiles of operands.
-constexpr int64_t kGroup = 2;
 constexpr _mm_hint kAheadHint = _MM_HINT_T1;
 }  // namespace
 }  // namespace mla::attention
@@ -145,7 +144,7 @@ void ValueTiles(const Bf16Block& b, int64_t tile, const char* weights, Ahead* /*
 // Scores alone: reads of memory and tile loads share the first cache's fill buffers.
 int64_t AheadSteps(const Bf16Block& b) {
   const int64_t pairs_of_runs = Ceil(b.keys.count, 2 * kBf16Tile);
-  return Ceil(b.rows, kGroup * kBf16Tile) * pairs_of_runs * (b.keys.steps[0] + b.keys.steps[1]);
+  return Ceil(b.rows, kBf16Group * kBf16Tile) * pairs_of_runs * (b.keys.steps[0] + b.keys.steps[1]);
 }
 
 void Attend(const Bf16Block& b) {

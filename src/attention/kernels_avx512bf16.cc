@@ -13,7 +13,6 @@
 namespace mla::attention {
 namespace {
 // Tiles of rows that go together, keys by which they make 24 accumulators of 32 registers, and rows that make 16.
-constexpr int64_t kGroup = 2;
 constexpr _mm_hint kAheadHint = _MM_HINT_T0;
 constexpr int kKeys = 8;
 constexpr int kKeysOfOne = 16;  // of one tile alone
@@ -146,7 +145,7 @@ int64_t AheadSteps(const Bf16Block& b) {
   const int64_t steps = b.keys.steps[0] + b.keys.steps[1];
   const int64_t tiles = Ceil(b.rows, kBf16Tile);
   const int64_t scores =
-      (tiles / kGroup * Ceil(b.keys.count, kKeys) + tiles % kGroup * Ceil(b.keys.count, kKeysOfOne)) * steps;
+      (tiles / kBf16Group * Ceil(b.keys.count, kKeys) + tiles % kBf16Group * Ceil(b.keys.count, kKeysOfOne)) * steps;
   const int64_t columns = Ceil(b.value_dim, kBf16Tile);
   const auto values_of = [&](int64_t rows) { return columns / ColumnsOf(rows) + columns % ColumnsOf(rows); };
   const int64_t last = b.rows % kStates;

@@ -1,5 +1,5 @@
 // What attention by products of bf16 does between them: packing, softmax, rescaling. Included by
-// kernels_avx512bf16.cc and kernels_amx.cc, which define kGroup and kAheadHint before it, and after it
+// kernels_avx512bf16.cc and kernels_amx.cc, which define kAheadHint before it, and after it
 //   ScoreTiles<G>(block, tile, scores, ahead)   scores [keys, 32] of G tiles of rows
 //   ValueTiles<G>(block, tile, weights, ahead)  acc += weights values, of G tiles of rows
 //   AheadSteps(block)                           how often they call Step(ahead), all tiles of rows together
@@ -10,7 +10,7 @@ namespace {
 
 using namespace simd::avx512;  // NOLINT(google-build-using-namespace): the vocabulary of this file
 
-constexpr int64_t kLdScores = kGroup * kBf16Tile;
+constexpr int64_t kLdScores = kBf16Group * kBf16Tile;
 
 using bf16::Ceil;
 using bf16::FirstLanes;
@@ -290,7 +290,7 @@ MLA_INLINE void AttendTiles(const Bf16Block& b) {
   const int64_t tiles = Ceil(b.rows, kBf16Tile);
   Ahead ahead = AheadOf(b);
   int64_t tile = 0;
-  for (; tile + kGroup <= tiles; tile += kGroup) AttendSeen<kGroup>(b, tile, &ahead);
+  for (; tile + kBf16Group <= tiles; tile += kBf16Group) AttendSeen<kBf16Group>(b, tile, &ahead);
   if (tile < tiles) AttendSeen<1>(b, tile, &ahead);
 }
 

@@ -16,10 +16,18 @@ const char* AttentionPhaseName(AttentionPhase phase) {
 namespace attention {
 namespace {
 
-// Pairs that kernels compute for a block of rows over keys from a tile's border on.
-std::int64_t Computed(const StepContext& step, std::int64_t rows, std::int64_t keys) {
-  if (UsesBf16(step)) return RoundUp(rows, kBf16Tile) * RoundUp(keys, kBf16Step);
-  return rows * RoundUp(keys, kTileKeys);
+// Pairs that kernels compute for a block of rows, of which row r sees the first keys_of(r) keys, no fewer than the rows
+// before it; keys stand at a tile's border.
+template <class KeysOf>
+std::int64_t Computed(const StepContext& step, std::int64_t rows, const KeysOf& keys_of) {
+  if (!UsesBf16(step)) return rows * RoundUp(keys_of(rows - 1), kTileKeys);
+  constexpr std::int64_t kGroupRows = kBf16Group * kBf16Tile;
+  std::int64_t computed = 0;
+  for (std::int64_t begin = 0; begin < rows; begin += kGroupRows) {
+    const std::int64_t count = std::min(kGroupRows, rows - begin);
+    computed += RoundUp(count, kBf16Tile) * RoundUp(keys_of(begin + count - 1), kBf16Step);
+  }
+  return computed;
 }
 
 std::int64_t BytesOf(std::span<const ops::PackedMatrix> matrices) {
@@ -59,9 +67,9 @@ void CountParts(const StepContext& step, std::span<const Part> parts) {
     for (std::int64_t row = 0; row < part.rows; ++row) profile.absorbed_pairs += h * (part.first_position + row + 1);
     for (std::int64_t begin = 0; begin < part.states; begin += part.block) {
       const std::int64_t count = std::min(part.block, part.states - begin);
-      const std::int64_t keys = part.first_position + (begin + count - 1) / h + 1;
-      profile.absorbed_computed += Computed(step, count, keys);
-      profile.cache_bytes_read += keys * step.cache.row_bytes;
+      const auto keys_of = [&](std::int64_t r) { return part.first_position + (begin + r) / h + 1; };
+      profile.absorbed_computed += Computed(step, count, keys_of);
+      profile.cache_bytes_read += keys_of(count - 1) * step.cache.row_bytes;
     }
     constexpr std::int64_t kWays = 2;  // there and back
     const std::int64_t state_bytes = (d.kv_lora_rank + 2) * static_cast<std::int64_t>(sizeof(float));
@@ -89,7 +97,7 @@ void CountAttended(const StepContext& step, const Piece& piece, std::int64_t blo
   for (std::int64_t begin = 0; begin < s.rows; begin += block) {
     const std::int64_t count = std::min(block, s.rows - begin);
     const std::int64_t keys = seen(begin + count - 1);
-    profile.mha_computed += piece.heads * Computed(step, count, keys);
+    profile.mha_computed += piece.heads * Computed(step, count, [&](std::int64_t r) { return seen(begin + r); });
     profile.kept_bytes += piece.heads * keys * (d.qk_nope_head_dim + d.v_head_dim) * ElementBytes(step);
   }
 }

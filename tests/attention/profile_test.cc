@@ -26,30 +26,35 @@ struct Counted {
   std::int64_t keys_read = 0;  // by blocks
 };
 
-// Query rows with what each sees (its first so many keys), in blocks; keys in tiles, of which a block computes those
-// that any of its rows sees a key of.
+// Query rows with what each sees (its first so many keys), in blocks, of bf16 in groups of them; keys in tiles, of
+// which a group computes those that any of its rows sees a key of.
 Counted BruteForce(const std::vector<std::int64_t>& visible, std::int64_t keys, bool bf16) {
   const std::int64_t tile_rows = bf16 ? 16 : 1;
   const std::int64_t tile_keys = bf16 ? 32 : 64;
   const auto rows = static_cast<std::int64_t>(visible.size());
   const auto sees = [&](std::int64_t row, std::int64_t key) { return key < visible[static_cast<std::size_t>(row)]; };
+  const std::int64_t group_rows = bf16 ? 32 : kBlockRows;
   Counted counted;
+  const auto any_sees = [&](std::int64_t begin, std::int64_t end, std::int64_t key) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      if (sees(row, key)) return true;
+    }
+    return false;
+  };
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t key = 0; key < keys; ++key) counted.pairs += sees(row, key) ? 1 : 0;
+  }
   for (std::int64_t block = 0; block < rows; block += kBlockRows) {
-    const std::int64_t end = std::min(rows, block + kBlockRows);
-    std::int64_t padded = 0;
-    for (std::int64_t row = block; row < end; row += tile_rows) padded += tile_rows;
-    for (std::int64_t tile = 0; tile < keys; tile += tile_keys) {
-      bool seen = false;
-      for (std::int64_t key = tile; key < std::min(keys, tile + tile_keys); ++key) {
-        bool key_seen = false;
-        for (std::int64_t row = block; row < end; ++row) {
-          counted.pairs += sees(row, key) ? 1 : 0;
-          key_seen = key_seen || sees(row, key);
-        }
-        counted.keys_read += key_seen ? 1 : 0;
-        seen = seen || key_seen;
+    const std::int64_t block_end = std::min(rows, block + kBlockRows);
+    for (std::int64_t key = 0; key < keys; ++key) counted.keys_read += any_sees(block, block_end, key) ? 1 : 0;
+    for (std::int64_t group = block; group < block_end; group += group_rows) {
+      const std::int64_t end = std::min(block_end, group + group_rows);
+      const std::int64_t padded = (end - group + tile_rows - 1) / tile_rows * tile_rows;
+      for (std::int64_t tile = 0; tile < keys; tile += tile_keys) {
+        bool seen = false;
+        for (std::int64_t key = tile; key < std::min(keys, tile + tile_keys); ++key) seen |= any_sees(group, end, key);
+        counted.computed += seen ? padded * tile_keys : 0;
       }
-      if (seen) counted.computed += padded * tile_keys;
     }
   }
   return counted;
