@@ -19,6 +19,7 @@ constexpr int64_t kBlockK = 256;  // a panel's part is 16 KiB
 namespace mla::ops {
 
 extern const OpKernels kOpsPortable;
-const OpKernels kOpsPortable = {"portable", false, 96, 0, GemmF32, GemmBf16, GemmF8, nullptr, RmsNorm, SiluMul, AddScaled};
+const OpKernels kOpsPortable = {"portable", false,   96,      0,       GemmF32,  GemmBf16,
+                                GemmF8,     nullptr, RmsNorm, SiluMul, AddScaled};
 
 }  // namespace mla::ops
