@@ -11,6 +11,7 @@ namespace {
 constexpr std::int64_t kItemsPerWorker = 4;
 // Of segments that are kept apart, joined: where an item begins its rows have not been asked for.
 constexpr std::int64_t kRunsPerWorker = 2;
+constexpr std::int64_t kLeastRun = 2;
 // States of a short extend: a part of so many is split by segments however few there are.
 constexpr std::int64_t kSplitStates = 256;
 
@@ -38,14 +39,15 @@ void SplitSegments(std::int64_t share, std::int64_t room, std::int64_t* used, Pa
   *used += needed;
 }
 
-// Segments kept apart go to an item together, as many as cost `share` at most and leave workers no later done.
+// Segments kept apart go to an item together, as many as cost `share` at most, or two, and leave workers no later done.
 void JoinSegments(std::int64_t share, std::int64_t workers, Part* part) {
   if (part->partial < 0) return;
   const auto rounds = [&](std::int64_t run) {
     return CeilDiv(part->blocks * CeilDiv(part->segments, run), workers) * run;
   };
   const std::int64_t alone = rounds(1);
-  for (std::int64_t run = std::min(share / part->item_cost(), part->segments); run > 1; --run) {
+  const std::int64_t most = std::max(share / part->item_cost(), kLeastRun);
+  for (std::int64_t run = std::min(most, part->segments); run > 1; --run) {
     if (rounds(run) > alone) continue;
     part->run = run;
     return;
