@@ -54,7 +54,7 @@ void CachedKeys::LookAhead(std::int64_t first, Bf16Keys* keys) const {
   for (std::int64_t run = 0; run < keys->next_runs; ++run) scratch_.next[run] = Row(first + run * kBf16Tile);
 }
 
-Bf16Keys CachedKeys::Block(std::int64_t first, std::int64_t count) {
+Bf16Keys CachedKeys::Block(std::int64_t first, std::int64_t count, bool by_key) {
   Bf16Keys keys{};
   keys.count = count;
   keys.runs[0] = scratch_.runs[0];
@@ -62,11 +62,12 @@ Bf16Keys CachedKeys::Block(std::int64_t first, std::int64_t count) {
   keys.steps[0] = Bf16Steps(step_.dims.kv_lora_rank);
   keys.steps[1] = Bf16Steps(step_.dims.qk_rope_head_dim);
   direct_ ? Point(first, count, &keys) : Copy(first, count, &keys);
+  LookAhead(first + kBlockKeys, &keys);
+  if (by_key) return keys;
   keys.values = scratch_.values;
   keys.value_step = Bf16Tiles(step_.dims.kv_lora_rank) * kBf16TileBytes;
   step_.kernels.bf16->interleave(keys.runs[0], keys.stride[0], count, step_.dims.kv_lora_rank, scratch_.values,
                                  keys.value_step);
-  LookAhead(first + kBlockKeys, &keys);
   return keys;
 }
 
@@ -144,8 +145,10 @@ void RunBf16Segment(const StepContext& step, const Bf16Rows& rows, std::int64_t 
       scratch.visible[i] =
           static_cast<std::int32_t>(std::clamp<std::int64_t>(rows.PositionOf(i) + 1 - first, 0, count));
     }
-    Bf16Keys keys = source->Block(first, count);
-    unfit.TakeOut(scratch.visible[0], scratch.visible[rows.count - 1], &keys);
+    const std::int32_t seen_by_all = scratch.visible[0];
+    const bool by_key = rows.count <= step.kernels.bf16->rows_by_key && seen_by_all == count;
+    Bf16Keys keys = source->Block(first, count, by_key);
+    unfit.TakeOut(seen_by_all, scratch.visible[rows.count - 1], &keys);
     step.kernels.bf16->attend(
         {rows.q, rows.count, keys, scratch.visible, step.scale, value_dim, first == begin, state, scratch.bf16.kernel});
     unfit.Mark(scratch.visible, rows.count, state);

@@ -28,8 +28,8 @@ constexpr std::int64_t QueryTileBytes(std::int64_t n0, std::int64_t n1) {
 class KeySource {
  public:
   // Keys [first, first + count) of the sequence; first is a multiple of kBlockKeys, count 1 to kBlockKeys. What it
-  // points to lives until the next call.
-  virtual Bf16Keys Block(std::int64_t first, std::int64_t count) = 0;
+  // points to lives until the next call. Where values are the keys' own first part, none are interleaved `by_key`.
+  virtual Bf16Keys Block(std::int64_t first, std::int64_t count, bool by_key) = 0;
 
  protected:
   ~KeySource() = default;
@@ -41,7 +41,7 @@ class CachedKeys final : public KeySource {
   // keys: of the sequence, as far as the call goes. `scratch` is one worker's.
   CachedKeys(const StepContext& step, std::span<const std::int32_t> pages, std::int64_t keys,
              const Bf16Scratch& scratch);
-  Bf16Keys Block(std::int64_t first, std::int64_t count) override;
+  Bf16Keys Block(std::int64_t first, std::int64_t count, bool by_key) override;
 
  private:
   const char* Row(std::int64_t position) const;

@@ -53,8 +53,10 @@ struct Bf16Keys {
   const char* const* runs[2];  // [ceil(count / 16)]: where 16 keys in a row begin
   int64_t stride[2];           // bytes from one key to the next
   int64_t steps[2];
-  int64_t count;       // 1 to kBlockKeys; the last run is readable to its end, whatever it holds
-  const char* values;  // tiles of 16 columns by 16 pairs of keys, [steps of 32 keys][columns / 16]; zero past `count`
+  int64_t count;  // 1 to kBlockKeys; the last run is readable to its end, whatever it holds
+  // Tiles of 16 columns by 16 pairs of keys, [steps of 32 keys][columns / 16]; zero past `count`. Null: the values are
+  // the first part of the keys, for rows_by_key rows at most that all see every key.
+  const char* values;
   int64_t value_step;  // bytes from one step's tiles to the next's
   // What comes next, to be asked for while this is at work: [next_runs] places of next_bytes each, or none.
   const char* const* next;
@@ -83,6 +85,9 @@ constexpr int64_t kBf16Scratch = kBf16Scores + kBf16Weights + 2 * kBf16TileBytes
 // Attention by products of bf16: queries and weights of keys are rounded to bf16 (to nearest even, denormals to 0),
 // products are exact, sums in fp32.
 struct Bf16Kernels {
+  // So few rows take values from the keys' own rows in less time than interleaving takes; 0 where there is no such way.
+  // Changes no bit.
+  int64_t rows_by_key;
   // Adds the block to the rows' states. Each score is one accumulator over k in steps of the instruction's own, then
   // times scale; the softmax is relative to the largest score so far; each output is one accumulator over the keys in
   // order. A weight is summed before it is rounded. A key that a row does not see adds 0 times its value: values must

@@ -157,7 +157,7 @@ void Attend(const Bf16Block& b) {
 }  // namespace
 
 extern const Bf16Kernels kBf16Amx;
-const Bf16Kernels kBf16Amx = {Attend, PackQueries, Interleave, RoundValues, RoundRow, AllFinite};
+const Bf16Kernels kBf16Amx = {0, Attend, PackQueries, Interleave, RoundValues, RoundRow, AllFinite};
 
 }  // namespace mla::attention
 

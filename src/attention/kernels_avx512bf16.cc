@@ -17,6 +17,7 @@ constexpr _mm_hint kAheadHint = _MM_HINT_T0;
 constexpr int kKeys = 8;
 constexpr int kKeysOfOne = 16;  // of one tile alone
 constexpr int kStates = 8;
+constexpr int kRowsByKey = 4;
 static_assert(kBf16Tile % kStates == 0);
 }  // namespace
 }  // namespace mla::attention
@@ -129,8 +130,60 @@ MLA_INLINE void LastRows(const Bf16Block& b, int64_t row, int64_t rows, const ch
   }
 }
 
+// N rows by C times 32 columns from `column` on, values taken from the keys' own rows.
+template <int N, int C>
+MLA_INLINE void ValuesByKey(const Bf16Block& b, const char* weights, int64_t column, Ahead* ahead) {
+  const Bf16Keys& k = b.keys;
+  const int64_t left = b.value_dim - column;
+  __m512 sum[N][2 * C];
+  for (int r = 0; r < N; ++r) {
+    const float* acc = b.state.acc + r * b.state.ld + column;
+    for (int c = 0; c < 2 * C; ++c) {
+      const bool there = c * kBf16Tile < left && !b.first;
+      sum[r][c] = there ? _mm512_loadu_ps(acc + c * kBf16Tile) : _mm512_setzero_ps();
+    }
+  }
+  for (int64_t pair = 0; 2 * pair < k.count; ++pair) {
+    const int64_t key = 2 * pair;
+    const char* even = k.runs[0][key / kBf16Tile] + key % kBf16Tile * k.stride[0] + column * 2;
+    const char* odd = key + 1 < k.count ? even + k.stride[0] : nullptr;
+    const char* w = weights + pair / kBf16Tile * kBf16TileBytes + pair % kBf16Tile * 4;
+    for (int c = 0; c < C; ++c) {
+      const KeyPairs values = PairKeys(even + c * 64, odd == nullptr ? odd : odd + c * 64, left - c * 32);
+      for (int r = 0; r < N; ++r) {
+        const __m512bh x = BroadcastPair(w + r * 64);
+        sum[r][2 * c] = _mm512_dpbf16_ps(sum[r][2 * c], (__m512bh)values.low, x);
+        sum[r][2 * c + 1] = _mm512_dpbf16_ps(sum[r][2 * c + 1], (__m512bh)values.high, x);
+      }
+    }
+    if (pair % kBf16Tile == 0) Step(ahead);
+  }
+  for (int r = 0; r < N; ++r) {
+    float* acc = b.state.acc + r * b.state.ld + column;
+    for (int c = 0; c < 2 * C && c * kBf16Tile < left; ++c) _mm512_storeu_ps(acc + c * kBf16Tile, sum[r][c]);
+  }
+}
+
+// Sixteen sums, or twelve.
+template <int N>
+constexpr int kColumnsByKey = N == 1   ? 8
+                              : N == 2 ? 4
+                                       : 2;
+
+template <int N>
+void RowsByKey(const Bf16Block& b, const char* weights, Ahead* ahead) {
+  if constexpr (N > 0) {
+    if (b.rows != N) return RowsByKey<N - 1>(b, weights, ahead);
+    constexpr int kColumns = kColumnsByKey<N> * 32;
+    for (int64_t column = 0; column < b.value_dim; column += kColumns) {
+      ValuesByKey<N, kColumnsByKey<N>>(b, weights, column, ahead);
+    }
+  }
+}
+
 template <int G>
 void ValueTiles(const Bf16Block& b, int64_t tile, const char* weights, Ahead* ahead) {
+  if (b.keys.values == nullptr) return RowsByKey<kRowsByKey>(b, weights, ahead);
   for (int64_t g = 0; g < G; ++g) {
     const int64_t first = (tile + g) * kBf16Tile;
     const int64_t rows = Min(kBf16Tile, b.rows - first);
@@ -148,6 +201,12 @@ int64_t AheadSteps(const Bf16Block& b) {
       (tiles / kBf16Group * Ceil(b.keys.count, kKeys) + tiles % kBf16Group * Ceil(b.keys.count, kKeysOfOne)) * steps;
   const int64_t columns = Ceil(b.value_dim, kBf16Tile);
   const auto values_of = [&](int64_t rows) { return columns / ColumnsOf(rows) + columns % ColumnsOf(rows); };
+  if (b.keys.values == nullptr) {
+    const int64_t columns_at_once = (b.rows == 1   ? kColumnsByKey<1>
+                                     : b.rows == 2 ? kColumnsByKey<2>
+                                                   : kColumnsByKey<4>)*32;
+    return scores + Ceil(b.value_dim, columns_at_once) * Ceil(b.keys.count, kBf16Step);
+  }
   const int64_t last = b.rows % kStates;
   const int64_t values = b.rows / kStates * values_of(kStates) + (last > 0 ? values_of(last) : 0);
   return scores + values * Ceil(b.keys.count, kBf16Step);
@@ -158,7 +217,7 @@ void Attend(const Bf16Block& b) { AttendTiles(b); }
 }  // namespace
 
 extern const Bf16Kernels kBf16Avx512;
-const Bf16Kernels kBf16Avx512 = {Attend, PackQueries, Interleave, RoundValues, RoundRow, AllFinite};
+const Bf16Kernels kBf16Avx512 = {kRowsByKey, Attend, PackQueries, Interleave, RoundValues, RoundRow, AllFinite};
 
 }  // namespace mla::attention
 

@@ -87,8 +87,13 @@ void PackQueries(const float* q, int64_t ldq, int64_t rows, int64_t n0, int64_t 
   }
 }
 
-// Two keys' bf16 of 32 columns -> two rows of tiles that lie one after another.
-MLA_INLINE void InterleaveRows(const char* even, const char* odd, int64_t left, char* out) {
+// Two keys' bf16 of 32 columns, of which `left` are there, as pairs of keys: columns 0 to 15, and 16 to 31. Either key
+// may be null: zeros.
+struct KeyPairs {
+  __m512i low;
+  __m512i high;
+};
+MLA_INLINE KeyPairs PairKeys(const char* even, const char* odd, int64_t left) {
   const uint32_t lanes = FirstLanes(left, 32);
   const __m512i order = _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0);
   const __m512i zero = _mm512_setzero_si512();
@@ -97,10 +102,14 @@ MLA_INLINE void InterleaveRows(const char* even, const char* odd, int64_t left, 
   // Unpacking works within 128 bits: lane i first gets the quarters i of either half.
   const __m512i c = _mm512_permutexvar_epi64(order, a);
   const __m512i d = _mm512_permutexvar_epi64(order, b);
-  const __m512i low = _mm512_unpacklo_epi16(c, d);
-  const __m512i high = _mm512_unpackhi_epi16(c, d);
-  _mm512_storeu_si512(out, low);
-  if (left > kBf16Tile) _mm512_storeu_si512(out + kBf16TileBytes, high);
+  return {_mm512_unpacklo_epi16(c, d), _mm512_unpackhi_epi16(c, d)};
+}
+
+// ... as two rows of tiles that lie one after another.
+MLA_INLINE void InterleaveRows(const char* even, const char* odd, int64_t left, char* out) {
+  const KeyPairs pairs = PairKeys(even, odd, left);
+  _mm512_storeu_si512(out, pairs.low);
+  if (left > kBf16Tile) _mm512_storeu_si512(out + kBf16TileBytes, pairs.high);
 }
 
 // Keys that an interleaving asks for ahead: of rows that nothing has asked for, those of a call's first block, memory

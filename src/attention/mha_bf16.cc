@@ -67,7 +67,7 @@ class ExpandedKeys final : public KeySource {
         rope_(RopeOf(piece)),
         scratch_(scratch) {}
 
-  Bf16Keys Block(std::int64_t first, std::int64_t count) override {
+  Bf16Keys Block(std::int64_t first, std::int64_t count, bool /*by_key*/) override {
     Bf16Keys keys{};
     const std::int64_t at = first - first_;
     keys.count = count;

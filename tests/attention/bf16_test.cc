@@ -3,6 +3,8 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <random>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -34,6 +36,77 @@ void ExpectFault(const Bf16Kernels& table, const std::string& kernel, const std:
     if (check.kernel == kernel) found = !check.fault.empty();
   }
   EXPECT_TRUE(found) << what;
+}
+
+// Two blocks of keys of widths (R, 32) that `rows` rows see whole, and what is left of them: `by_key` takes the values
+// from the keys' own rows.
+std::vector<float> StatesOf(const Bf16Kernels& kernels, std::int64_t rows, std::int64_t count, std::int64_t width,
+                            bool by_key) {
+  constexpr std::int64_t kRope = 32;
+  const std::int64_t steps = (width + 31) / 32;
+  const std::int64_t tiles = (width + 15) / 16;
+  const std::int64_t row_elements = steps * 32 + kRope;
+  std::mt19937 rng(7);
+  std::normal_distribution<float> normal;
+  // Behind the last key lie no numbers.
+  std::vector<std::uint16_t> keys(static_cast<std::size_t>(2 * attention::kBlockKeys * row_elements), 0x7fc0);
+  std::vector<float> q(static_cast<std::size_t>(rows * (width + kRope)));
+  for (float& x : q) x = normal(rng);
+  std::vector<char> packed(static_cast<std::size_t>((steps + 1) * kBf16TileBytes));
+  kernels.pack_queries(q.data(), width + kRope, rows, width, kRope, packed.data());
+  const std::int64_t ld = tiles * 16 + 16;
+  std::vector<float> out(static_cast<std::size_t>(rows * (ld + 2)), 0.0F);
+  const attention::States state{out.data(), out.data() + rows, out.data() + 2 * rows, ld};
+  std::fill_n(state.max, rows, -std::numeric_limits<float>::infinity());
+  alignas(64) static char scratch[attention::kBf16Scratch];
+  std::vector<char> values(static_cast<std::size_t>(attention::kBlockKeys / 32 * tiles * kBf16TileBytes));
+  const std::vector<std::int32_t> visible(static_cast<std::size_t>(rows), static_cast<std::int32_t>(count));
+  for (const std::int64_t block : {0, 1}) {
+    std::uint16_t* first = keys.data() + block * attention::kBlockKeys * row_elements;
+    for (std::int64_t i = 0; i < count; ++i) {
+      for (std::int64_t c = 0; c < row_elements; ++c) {
+        const bool there = c < width || c >= steps * 32;
+        first[i * row_elements + c] =
+            there ? static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(normal(rng)) >> 16) : std::uint16_t{0};
+      }
+    }
+    const char* runs[2][attention::kBlockKeys / 16];
+    for (std::int64_t i = 0; i < attention::kBlockKeys / 16; ++i) {
+      runs[0][i] = reinterpret_cast<const char*>(first + i * 16 * row_elements);
+      runs[1][i] = runs[0][i] + steps * 64;
+    }
+    attention::Bf16Keys k{};
+    k.runs[0] = runs[0];
+    k.runs[1] = runs[1];
+    k.stride[0] = k.stride[1] = row_elements * 2;
+    k.steps[0] = steps;
+    k.steps[1] = 1;
+    k.count = count;
+    k.value_step = tiles * kBf16TileBytes;
+    if (!by_key) {
+      kernels.interleave(runs[0], k.stride[0], count, width, values.data(), k.value_step);
+      k.values = values.data();
+    }
+    kernels.attend({packed.data(), rows, k, visible.data(), 0.2F, width, block == 0, state, scratch});
+  }
+  return out;
+}
+
+TEST(Bf16Kernels, ValuesByKeyAreThoseInterleaved) {
+  for (const attention::KernelSet& set : Sets()) {
+    const Bf16Kernels& kernels = *set.attention->bf16;
+    for (std::int64_t rows = 1; rows <= kernels.rows_by_key; ++rows) {
+      for (const std::int64_t count : {1, 2, 15, 16, 31, 33, 255, 256}) {
+        for (const std::int64_t width : {16, 32, 70, 288, 512, 528}) {
+          const std::vector<float> want = StatesOf(kernels, rows, count, width, false);
+          const std::vector<float> got = StatesOf(kernels, rows, count, width, true);
+          ASSERT_EQ(std::memcmp(got.data(), want.data(), want.size() * sizeof(float)), 0)
+              << rows << " rows, " << count << " keys, width " << width;
+          ASSERT_FALSE(std::isnan(got[0]));
+        }
+      }
+    }
+  }
 }
 
 TEST(Bf16SelfTest, FindsWhatIsWrong) {
