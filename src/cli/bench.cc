@@ -14,10 +14,10 @@
 #include "bench/gemm_bench.h"
 #include "bench/layer_bench.h"
 #include "bench/limits.h"
-#include "bench/model_bench.h"
 #include "bench/moe_bench.h"
 #include "cli/app.h"
 #include "cli/bench_crossover.h"
+#include "cli/bench_model.h"
 #include "cli/bench_options.h"
 #include "cli/bench_report.h"
 #include "cli/bench_serve.h"
@@ -25,8 +25,6 @@
 #include "cli/interrupt.h"
 #include "cli/load.h"
 #include "cli/output.h"
-#include "model/model.h"
-#include "weights/weights.h"
 
 namespace mla::cli {
 namespace {
@@ -135,37 +133,6 @@ Result<int> RunAttention(const BenchOptions& o, const Log& log) {
 Result<int> RunLayer(const BenchOptions& o, const Log& log) {
   MLA_ASSIGN_OR_RETURN(const std::vector<LayerJob> jobs, LayerJobs(o));
   return RunJobs<bench::LayerBench>("layer", o, jobs, log);
-}
-
-Result<int> RunModel(const BenchOptions& o, const Log& log) {
-  const InterruptScope interrupt;
-  MLA_ASSIGN_OR_RETURN(const model::Opened opened, model::Open(o.model));
-  ModelReport report;
-  report.options = o.engine;
-  report.options.vocab_size = opened.info.vocab_size;
-  report.options.dims = weights::DimsOf(opened.config);
-  const std::int64_t context = bench::ContextNeeded(report.options);
-  if (context > opened.info.max_position_embeddings) {
-    return Error{fmt::format("--context, --tokens, --prompt: expected at most the model's {} positions, found {}",
-                             opened.info.max_position_embeddings, context)};
-  }
-  EngineOptions engine = EngineOptionsOf(o, context);
-  engine.profile = o.profile;
-  MLA_ASSIGN_OR_RETURN(const LoadedEngine loaded,
-                       LoadEngine(o, opened, engine, ThreadCount(o, log), "--context, --prompt", log));
-  WarnOfRejectedKernels(*loaded.engine, log);
-  report.machine = {DetectCpu().model, loaded.engine->kernels(), loaded.pool->workers()};
-  report.options.workers = loaded.pool->workers();
-  report.model = o.model;
-  report.weights = KeptWeights(o, opened.config);
-  report.weight_bytes = loaded.model->weight_bytes();
-  report.kv_dtype = o.kv_dtype;
-  report.mode = o.mode;
-  report.form_table = loaded.engine->options().form_table.id;
-  MLA_ASSIGN_OR_RETURN(report.result, bench::BenchModel(*loaded.engine, report.options));
-  MLA_RETURN_IF_ERROR(WriteOut(o.json ? ModelJson(report) : o.csv ? ModelCsv(report) : ModelText(report)));
-  MLA_RETURN_IF_ERROR(FlushOut());
-  return kDone;
 }
 
 }  // namespace

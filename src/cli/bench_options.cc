@@ -225,8 +225,15 @@ void AddModelFlags(CLI::App& c, BenchOptions* o) {
   c.add_option("--tokens", o->engine.tokens, "Tokens of output, timed one by one")
       ->check(WholeIn(1, 1 << 20))
       ->capture_default_str();
+  c.add_option("--sequences", o->engine.sequences,
+               "Sequences of --context tokens each, that are decoded together; prompts are timed one at a time")
+      ->check(WholeIn(1, 1 << 12))
+      ->capture_default_str();
   c.add_option("--prompt", o->engine.prompt, "Tokens of the prompt that is timed")
       ->check(WholeIn(1, kMost))
+      ->capture_default_str();
+  c.add_option("--prompt-after", o->engine.prompt_after, "Tokens before them, whose rows are found in the cache")
+      ->check(WholeIn(0, kMost))
       ->capture_default_str();
   c.add_option("--repeats", o->engine.repeats, "How often the prompt is timed")
       ->check(WholeIn(1, 1 << 20))
@@ -239,6 +246,10 @@ void AddModelFlags(CLI::App& c, BenchOptions* o) {
       ->check(WholeIn(1, 1 << 20))
       ->capture_default_str();
   AddKeepExpandedFlag(c, o);
+  c.add_option("--working-set", o->working_set,
+               "Bytes that the rate of reading memory is measured over, as 2G; 0: measure no limits, and tell no least "
+               "time; default: 1G, or twice the last-level cache")
+      ->check(Checked(ParseWorkingSet));
   AddMachineFlags(c, o);
   AddOutputFlags(c, o);
   AddProfileFlag(c, o);

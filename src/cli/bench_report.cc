@@ -1,5 +1,7 @@
 #include "cli/bench_report.h"
 
+#include <array>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -175,9 +177,56 @@ bench::Summary RateOf(const bench::Summary& seconds, double tokens) {
   return {tokens / seconds.median, tokens / seconds.p90, tokens / seconds.p10, seconds.count};
 }
 
-bench::Summary DecodeRate(const ModelReport& r) { return RateOf(r.result.step_seconds, 1); }
+bench::Summary DecodeRate(const ModelReport& r) {
+  return RateOf(r.result.step_seconds, static_cast<double>(r.options.sequences));
+}
 bench::Summary PromptRate(const ModelReport& r) {
   return RateOf(r.result.prompt_seconds, static_cast<double>(r.options.prompt));
+}
+
+// What was timed, by name, with the limits' least time for it where they were measured.
+struct TimedRun {
+  const char* name;
+  bench::Summary rate;
+  const bench::Summary* seconds;
+  const std::optional<bench::LeastResult>* least;
+};
+std::array<TimedRun, 2> TimedRuns(const ModelReport& r) {
+  return {{{"decode", DecodeRate(r), &r.result.step_seconds, &r.result.step_least},
+           {"prompt", PromptRate(r), &r.result.prompt_seconds, &r.result.prompt_least}}};
+}
+
+// The forms that the least time's steps have.
+const char* LeastForm(const bench::LeastTime& least) {
+  if (least.absorbed_steps > 0 && least.mha_steps > 0) return "both forms";
+  return FormName(least.mha_steps > 0 ? Form::kMha : Form::kAbsorbed);
+}
+
+void AddLeast(const TimedRun& run, Json* json) {
+  const std::optional<bench::LeastResult>& least = *run.least;
+  const auto add = [&](const char* what, const Json& value) {
+    (*json)[fmt::format("{}_{}", run.name, what)] = least ? value : Json(nullptr);
+  };
+  const bench::LeastResult l = least.value_or(bench::LeastResult{});
+  (*json)[fmt::format("{}_seconds", run.name)] = run.seconds->median;
+  add("least_seconds", l.time.seconds);
+  add("ratio_to_least", run.seconds->median / l.time.seconds);
+  add("least_absorbed_steps", l.time.absorbed_steps);
+  add("least_mha_steps", l.time.mha_steps);
+  add("peak_gflops", l.rates.weights / 1e9);
+  add("attention_peak_gflops", l.rates.attention / 1e9);
+  add("router_peak_gflops", l.rates.router / 1e9);
+  add("read_gbytes_per_second", l.rates.read / 1e9);
+}
+
+std::string LeastText(const TimedRun& run) {
+  if (!*run.least) return "";
+  const auto& [time, rates] = **run.least;
+  return fmt::format("  {}, {:.3f} times the least: {} ({}) at {:.1f} GFLOP/s{} and {:.1f} GB/s\n",
+                     HumanSeconds(run.seconds->median), run.seconds->median / time.seconds, HumanSeconds(time.seconds),
+                     LeastForm(time), rates.weights / 1e9,
+                     rates.attention == rates.weights ? "" : fmt::format(" (attention {:.1f})", rates.attention / 1e9),
+                     rates.read / 1e9);
 }
 
 // By name, as far as there are any.
@@ -199,7 +248,9 @@ Json ModelFields(const ModelReport& r) {
   json["form_table"] = r.form_table;
   json["context"] = r.options.context;
   json["tokens"] = r.options.tokens;
+  json["sequences"] = r.options.sequences;
   json["prompt"] = r.options.prompt;
+  json["prompt_after"] = r.options.prompt_after;
   json["prompt_form"] = FormName(r.result.prompt_form);
   return json;
 }
@@ -284,16 +335,20 @@ std::string BenchCsv(const BenchReport& report) {
 }
 
 std::string ModelText(const ModelReport& r) {
-  const bench::Summary decode = DecodeRate(r);
-  const bench::Summary prompt = PromptRate(r);
+  const auto [decode, prompt] = TimedRuns(r);
+  const bench::ModelBenchOptions& o = r.options;
   std::string text = BenchMachineText(r.machine);
   text += fmt::format("{}: weights {} ({}), cache rows {}, mode {}\n", r.model, r.weights, HumanBytes(r.weight_bytes),
                       r.kv_dtype, r.mode);
-  text += fmt::format("decode at context {:<6}{:>10.2f} tokens/s [{:.2f} to {:.2f}], {} tokens\n", r.options.context,
-                      decode.median, decode.p10, decode.p90, decode.count);
-  text +=
-      fmt::format("prompt of {:<6}        {:>10.2f} tokens/s [{:.2f} to {:.2f}], {} prompts, {}\n", r.options.prompt,
-                  prompt.median, prompt.p10, prompt.p90, prompt.count, FormName(r.result.prompt_form));
+  text += fmt::format("decode at context {:<6}{:>10.2f} tokens/s [{:.2f} to {:.2f}], {} tokens{}\n", o.context,
+                      decode.rate.median, decode.rate.p10, decode.rate.p90, decode.rate.count,
+                      o.sequences > 1 ? fmt::format(" of each of {} sequences", o.sequences) : "");
+  text += LeastText(decode);
+  text += fmt::format("prompt of {:<6}        {:>10.2f} tokens/s [{:.2f} to {:.2f}], {} prompts, {}{}\n", o.prompt,
+                      prompt.rate.median, prompt.rate.p10, prompt.rate.p90, prompt.rate.count,
+                      FormName(r.result.prompt_form),
+                      o.prompt_after > 0 ? fmt::format(", after {} cached", o.prompt_after) : "");
+  text += LeastText(prompt);
   for (const auto& [what, profile] : ProfilesOf(r)) {
     text += fmt::format("\n{}, {} steps, {}:\n", what, profile->counts.steps, HumanSeconds(profile->seconds));
     text += ProfileText(*profile, {});
@@ -306,6 +361,7 @@ std::string ModelJson(const ModelReport& r) {
   json.update(ModelFields(r));
   json["decode_tokens_per_second"] = SummaryJson(DecodeRate(r));
   json["prompt_tokens_per_second"] = SummaryJson(PromptRate(r));
+  for (const TimedRun& run : TimedRuns(r)) AddLeast(run, &json);
   for (const auto& [what, profile] : ProfilesOf(r)) {
     Json& part = json[fmt::format("{}_profile", what)] = {{"steps", profile->counts.steps}};
     part.update(ProfileJson(*profile, {}));
@@ -315,11 +371,12 @@ std::string ModelJson(const ModelReport& r) {
 
 std::string ModelCsv(const ModelReport& r) {
   Json line = ModelFields(r);
-  for (const auto& [name, rate] : {std::pair("decode", DecodeRate(r)), std::pair("prompt", PromptRate(r))}) {
-    line[fmt::format("{}_tokens_per_second", name)] = rate.median;
-    line[fmt::format("{}_p10", name)] = rate.p10;
-    line[fmt::format("{}_p90", name)] = rate.p90;
-    line[fmt::format("{}_repeats", name)] = rate.count;
+  for (const TimedRun& run : TimedRuns(r)) {
+    line[fmt::format("{}_tokens_per_second", run.name)] = run.rate.median;
+    line[fmt::format("{}_p10", run.name)] = run.rate.p10;
+    line[fmt::format("{}_p90", run.name)] = run.rate.p90;
+    line[fmt::format("{}_repeats", run.name)] = run.rate.count;
+    AddLeast(run, &line);
   }
   std::vector<Json> lines;
   for (const auto& [what, profile] : ProfilesOf(r)) {

@@ -92,7 +92,7 @@ void AddFeedForward(const Shape& shape, Exact rows, const Kept& kept, Parts* par
   add("MLP", Part::kDense, shape.layers - e.layers);
   if (e.layers == 0) return;
   // Its bias is added, not multiplied.
-  parts->Add("router", RateKind::kProducts, e.layers, rows * e.of * shape.hidden * e.layers,
+  parts->Add(kRouterPart, RateKind::kProducts, e.layers, rows * e.of * shape.hidden * e.layers,
              Exact(p[Part::kRouter]) * kept.router_bytes, 0);
   const double bytes =
       Touched(e, rows) * static_cast<double>(p[Part::kExperts]) * static_cast<double>(kept.product_bytes);
@@ -151,7 +151,7 @@ Result<std::vector<PartWork>> WorkOfStep(const Shape& shape, const Step& step, F
     AddFeedForward(shape, rows, kept, &parts);
     // Of each sequence's last row.
     const Exact head = Exact(shape.vocab) * shape.hidden;
-    parts.Add("logits", RateKind::kProducts, 1, head * step.sequences, head * kept.wide_bytes, 0);
+    parts.Add(kLogitsPart, RateKind::kProducts, 1, head * step.sequences, head * kept.wide_bytes, 0);
   }
   return std::move(parts).Take();
 }

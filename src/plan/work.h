@@ -44,6 +44,10 @@ struct Rates {
 enum class RateKind : std::uint8_t { kProducts, kExpand, kAbsorb, kMha, kAbsorbed };
 const char* RateKindName(RateKind kind);
 
+// Names of parts that are priced apart: the router multiplies in fp32, logits are of last rows alone.
+inline constexpr const char* kRouterPart = "router";
+inline constexpr const char* kLogitsPart = "logits";
+
 // One part of a step, all of its layers together. Bytes are those that must move at least: weights once, cache rows
 // read once and written once. Keys and values that the MHA form expands stay in the processor's cache by pieces, and
 // are not counted.
