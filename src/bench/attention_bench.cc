@@ -19,19 +19,30 @@ CacheLayout LayoutOf(const AttentionPlan& plan) {
   return MakeLatentLayout(plan.dims.kv_lora_rank, plan.dims.qk_rope_head_dim, kLayers, plan.kv_dtype);
 }
 
-std::int64_t PagesOf(const AttentionPlan& plan) { return plan.requests * LayoutOf(plan).PagesFor(plan.keys); }
+std::int64_t PagesOf(const AttentionPlan& plan) {
+  const CacheLayout layout = LayoutOf(plan);
+  std::int64_t pages = 0;
+  for (std::int64_t i = 0; i < plan.requests; ++i) pages += layout.PagesFor(plan.KeysOf(i));
+  return pages;
+}
+
+std::int64_t PositionsOf(const AttentionPlan& plan) {
+  std::int64_t positions = 0;
+  for (std::int64_t i = 0; i < plan.requests; ++i) positions += plan.KeysOf(i);
+  return positions;
+}
 
 }  // namespace
 
 Work AttentionWork(const AttentionPlan& plan, std::int64_t rows, Isa isa) {
-  const FormWork work = WorkOf(plan.form, plan.dims, rows, plan.keys);
   const ops::PackedFormat kept = plan.kv_dtype == DType::kBF16 ? ops::PackedFormat::kBF16 : ops::PackedFormat::kF32;
   Work out;
-  const auto requests = static_cast<double>(plan.requests);
   out.peak = PeakFor(isa, kept);
-  out.operations = 2 * requests * (work.attention + work.projection);
+  for (std::int64_t i = 0; i < plan.requests; ++i) {
+    out.operations += 2 * WorkOf(plan.form, plan.dims, rows, plan.KeysOf(i)).total();
+  }
   const std::int64_t row_bytes = LayoutOf(plan).row_bytes;
-  out.bytes = requests * static_cast<double>(plan.keys * row_bytes) + 2.0 * static_cast<double>(KvBElements(plan.dims));
+  out.bytes = static_cast<double>(PositionsOf(plan) * row_bytes) + 2.0 * static_cast<double>(KvBElements(plan.dims));
   return out;
 }
 
@@ -88,14 +99,17 @@ Result<AttentionBench> AttentionBench::Create(const AttentionPlan& plan, Executo
 }
 
 std::vector<AttentionSequence> AttentionBench::Sequences(std::int64_t rows) const {
-  const std::size_t pages = pages_.size() / static_cast<std::size_t>(plan_.requests);
+  const CacheLayout layout = LayoutOf(plan_);
+  std::span<const std::int32_t> left = pages_;
   std::vector<AttentionSequence> sequences;
   for (std::int64_t i = 0; i < plan_.requests; ++i) {
     AttentionSequence s;
-    s.pages = std::span(pages_).subspan(static_cast<std::size_t>(i) * pages, pages);
+    s.keys = plan_.KeysOf(i);
+    const auto pages = static_cast<std::size_t>(layout.PagesFor(s.keys));
+    s.pages = left.first(pages);
+    left = left.subspan(pages);
     s.first_row = i * rows;
     s.rows = rows;
-    s.keys = plan_.keys;
     s.form = plan_.form;
     sequences.push_back(s);
   }
@@ -111,7 +125,8 @@ CaseResult AttentionBench::Run(Probe& probe, Isa isa, std::int64_t rows, const R
   CaseResult result;
   result.name = plan_.name;
   result.rows = rows;
-  result.keys = plan_.keys;
+  result.keys = plan_.mixed_keys.empty() ? plan_.keys : 0;
+  result.positions = PositionsOf(plan_);
   result.requests = plan_.requests;
   result.format = plan_.kv_dtype == DType::kBF16 ? "bf16" : "f32";
   result.work = AttentionWork(plan_, rows, isa);

@@ -23,14 +23,19 @@ struct AttentionPlan {
   MlaDims dims;
   Form form = Form::kAbsorbed;
   DType kv_dtype = DType::kBF16;
-  std::int64_t keys = 1;  // S of each request, its new rows included
+  std::int64_t keys = 1;  // S of each request, its new rows included; of mixed ones the longest
   std::int64_t requests = 1;
+  std::vector<std::int64_t> mixed_keys = {};           // [requests], where they differ; else empty
   std::int64_t max_rows = 1;                           // new rows T of each
   std::int64_t expand_bytes = std::int64_t{64} << 20;  // MlaAttention::Options::expand_bytes
   // Bytes of other memory that are read before each run, so that rows and weights come from memory as they do in a
   // model of many layers; 0: none.
   std::int64_t working_set = 0;
   bool profile = false;  // tell the runs' phases
+
+  std::int64_t KeysOf(std::int64_t request) const {
+    return mixed_keys.empty() ? keys : mixed_keys[static_cast<std::size_t>(request)];
+  }
 };
 
 // FLOPs of `rows` new tokens of each request by the pairs that causality leaves, in that form, with the projections;
@@ -44,8 +49,8 @@ class AttentionBench {
   // Random rows, weights in bf16 and queries. Fails where memory can't be had.
   static Result<AttentionBench> Create(const AttentionPlan& plan, Executor& executor);
 
-  // `rows` new tokens of each request, at most the plan's and its keys. Precondition: the machine has `isa`, and its
-  // kernels pass their self-test; the probe has the same executor.
+  // `rows` new tokens of each request, at most the plan's and the request's keys. Precondition: the machine has `isa`,
+  // and its kernels pass their self-test; the probe has the same executor.
   CaseResult Run(Probe& probe, Isa isa, std::int64_t rows, const Repeats& repeats);
 
  private:

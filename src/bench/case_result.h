@@ -24,7 +24,8 @@ struct CaseResult {
   std::int64_t n = 0;     // of one matrix; 0 for a layer of many
   std::int64_t k = 0;
   std::int64_t experts = 0;      // distinct ones that were read; 0 for one matrix
-  std::int64_t keys = 0;         // of each request, of an attention; else 0
+  std::int64_t keys = 0;         // of each request, of an attention; else, and of requests that differ, 0
+  std::int64_t positions = 0;    // keys of all its requests together; else 0
   std::int64_t requests = 0;     // of an attention; else 0
   std::string format;            // of weights, or of an attention's cache rows
   std::int64_t working_set = 0;  // bytes that pass between two reads of a weight: beyond the caches it is streamed

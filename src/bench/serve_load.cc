@@ -82,6 +82,14 @@ void Append(std::int64_t count, std::int64_t vocab, Random random, std::vector<s
 
 }  // namespace
 
+std::vector<std::int64_t> DrawLengths(std::int64_t count, const LengthRange& range, Lengths lengths,
+                                      std::uint64_t seed) {
+  Random random(seed);
+  std::vector<std::int64_t> drawn(static_cast<std::size_t>(count));
+  for (std::int64_t& length : drawn) length = Draw(range, lengths, &random);
+  return drawn;
+}
+
 std::vector<LoadRequest> MakeLoad(const LoadOptions& o) {
   Random random(o.seed);
   std::vector<LoadRequest> load(static_cast<std::size_t>(o.requests));

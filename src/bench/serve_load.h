@@ -18,6 +18,10 @@ struct LengthRange {
   std::int64_t high = 1;  // itself included
 };
 
+// So many lengths. The same on every machine for the same arguments.
+std::vector<std::int64_t> DrawLengths(std::int64_t count, const LengthRange& range, Lengths lengths,
+                                      std::uint64_t seed);
+
 struct LoadOptions {
   std::int64_t requests = 64;
   double rate = 0;  // requests a second; 0: all at once

@@ -203,6 +203,16 @@ void AddAttentionFlags(CLI::App& c, BenchOptions* o) {
   c.add_option("--requests", o->requests, "Requests in a call, each with its own cache rows")
       ->check(WholeIn(1, 1 << 12))
       ->capture_default_str();
+  c.add_option("--keys-range", o->keys_range,
+               "Requests of different lengths in place of --keys: LOW:HIGH positions each, each doubling as likely as "
+               "the next")
+      ->check(Checked(ParseLengthRange))
+      ->excludes(c.get_option("--keys"));
+  c.add_option("--seed", o->seed, "Of those lengths")->check(WholeIn(0, UINT64_MAX))->capture_default_str();
+  c.add_option("--expand", o->expand,
+               "Memory that the MHA form may expand keys and values into at a time; what does not fit is expanded in "
+               "pieces; default: 64M, as an engine has it")
+      ->check(Checked(ParseSize));
   AddProfileFlag(c, o);
   AddCaseFlags(c, o, "New rows of each request, T, as 1,4,512");
 }
@@ -291,6 +301,18 @@ void AddCrossoverFlags(CLI::App& c, BenchOptions* o) {
   AddOutputFlags(c, o);
 }
 
+Result<bench::LengthRange> ParseLengthRange(const std::string& text) {
+  const std::size_t colon = text.find(':');
+  const auto check = WholeIn(1, std::uint64_t{1} << 24);
+  const std::string low = text.substr(0, colon);
+  const std::string high = colon == std::string::npos ? low : text.substr(colon + 1);
+  if (check(low).empty() && check(high).empty()) {
+    const bench::LengthRange range{std::stoll(low), std::stoll(high)};
+    if (range.low <= range.high) return range;
+  }
+  return Error{fmt::format("expected a number of tokens or LOW:HIGH, up to {}, found '{}'", 1 << 24, text)};
+}
+
 std::int64_t DefaultWorkingSet() {
 #ifdef _SC_LEVEL3_CACHE_SIZE
   return std::max<std::int64_t>(bench::kStreamed, 2 * sysconf(_SC_LEVEL3_CACHE_SIZE));
@@ -343,14 +365,20 @@ Result<std::vector<MoeJob>> MoeJobs(const BenchOptions& o) {
 namespace {
 
 // Calls add(like, config, form, keys, rows) for each case of the flags; rows beyond its keys are left out, and the case
-// with them where none are left. Fails where that is every case.
+// with them where none are left. Of requests of different lengths keys are the least. Fails where that is every case.
 template <class Add>
 Status EachHeadCase(const BenchOptions& o, Add&& add) {
+  std::vector<std::int64_t> all_keys = o.keys;
+  if (!o.keys_range.empty()) {
+    MLA_ASSIGN_OR_RETURN(const bench::LengthRange range, ParseLengthRange(o.keys_range));
+    all_keys = {range.low};
+  }
+
   bool any = false;
   for (const std::string& like : o.like) {
     MLA_ASSIGN_OR_RETURN(const contract::ModelConfig config, ConfigLike(like, std::nullopt));
     for (const std::string& form : o.forms) {
-      for (const std::int64_t keys : o.keys) {
+      for (const std::int64_t keys : all_keys) {
         std::vector<std::int64_t> rows;
         std::copy_if(o.rows.begin(), o.rows.end(), std::back_inserter(rows), [&](std::int64_t t) { return t <= keys; });
         if (rows.empty()) continue;
@@ -360,24 +388,46 @@ Status EachHeadCase(const BenchOptions& o, Add&& add) {
     }
   }
   if (any) return {};
-  return Error{fmt::format("--rows: expected at most the largest of --keys, found {}", o.rows.front())};
+  return Error{fmt::format("--rows: expected at most {}, found {}",
+                           o.keys_range.empty() ? "the largest of --keys" : "the least of --keys-range",
+                           o.rows.front())};
+}
+
+}  // namespace
+
+namespace {
+
+// Lengths by --keys-range, and what the case's name says of them; without it `keys` each.
+void SetLengths(const BenchOptions& o, std::int64_t keys, bench::AttentionPlan* plan) {
+  plan->keys = keys;
+  plan->requests = o.requests;
+  plan->name += fmt::format(" S={}", o.keys_range.empty() ? std::to_string(keys) : o.keys_range);
+  if (o.requests > 1) plan->name += fmt::format(" x{}", o.requests);
+  if (o.keys_range.empty()) return;
+  const bench::LengthRange range = ParseLengthRange(o.keys_range).value();
+  plan->mixed_keys = bench::DrawLengths(o.requests, range, bench::Lengths::kLogUniform, o.seed);
+  plan->keys = *std::max_element(plan->mixed_keys.begin(), plan->mixed_keys.end());
 }
 
 }  // namespace
 
 Result<std::vector<AttentionJob>> AttentionJobs(const BenchOptions& o) {
   MLA_ASSIGN_OR_RETURN(const std::int64_t working_set, WorkingSetOf(o));
+  std::optional<std::int64_t> expand;
+  if (!o.expand.empty()) {
+    MLA_ASSIGN_OR_RETURN(expand, ParseSize(o.expand));
+  }
   std::vector<AttentionJob> jobs;
   MLA_RETURN_IF_ERROR(EachHeadCase(o, [&](const std::string& like, const contract::ModelConfig& config,
                                           const std::string& form, std::int64_t keys, std::vector<std::int64_t> rows) {
     AttentionJob job{{}, std::move(rows)};
     bench::AttentionPlan& plan = job.plan;
-    plan.name = fmt::format("{} {} S={}{}", like, form, keys, o.requests > 1 ? fmt::format(" x{}", o.requests) : "");
+    plan.name = fmt::format("{} {}", like, form);
+    SetLengths(o, keys, &plan);
     plan.dims = weights::DimsOf(config);
     plan.form = form == "mha" ? Form::kMha : Form::kAbsorbed;
     plan.kv_dtype = KvDTypeOf(o);
-    plan.keys = keys;
-    plan.requests = o.requests;
+    plan.expand_bytes = expand.value_or(plan.expand_bytes);
     plan.max_rows = *std::max_element(job.rows.begin(), job.rows.end());
     plan.working_set = working_set;
     plan.profile = o.profile;

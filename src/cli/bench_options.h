@@ -13,6 +13,7 @@
 #include "bench/measure.h"
 #include "bench/model_bench.h"
 #include "bench/moe_bench.h"
+#include "bench/serve_load.h"
 #include "cli/compute_options.h"
 #include "mla/result.h"
 
@@ -27,6 +28,9 @@ struct BenchOptions : ComputeOptions {
   std::vector<std::string> forms;  // of an attention
   std::vector<std::int64_t> keys;  // S of each request
   std::int64_t requests = 1;
+  std::string keys_range;   // "LOW:HIGH", or "" for keys
+  std::uint64_t seed = 0;   // of lengths in that range
+  std::string expand;       // a size, or "" for the engine's own
   std::string working_set;  // "" for DefaultWorkingSet
   bench::Repeats repeats;
   bool profile = false;
@@ -54,6 +58,9 @@ void AddCrossoverFlags(CLI::App& command, BenchOptions* options);
 std::int64_t DefaultWorkingSet();
 // As asked, in whole cache lines; fails on a malformed size.
 Result<std::int64_t> WorkingSetOf(const BenchOptions& options);
+
+// "64" or "16:512", 1 to 2^24 each; fails on anything else.
+Result<bench::LengthRange> ParseLengthRange(const std::string& text);
 
 // A matrix, and the numbers of rows to multiply it with.
 struct GemmJob {

@@ -45,6 +45,7 @@ Json CaseJson(const bench::CaseResult& c) {
   json["weights"] = c.format;
   json["working_set"] = c.working_set;
   json["keys"] = c.keys > 0 ? Json(c.keys) : Json(nullptr);
+  json["positions"] = c.positions > 0 ? Json(c.positions) : Json(nullptr);
   json["requests"] = c.requests > 0 ? Json(c.requests) : Json(nullptr);
   json["flops"] = c.operations();
   json["weight_bytes"] = c.work.bytes;

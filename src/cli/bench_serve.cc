@@ -9,6 +9,7 @@
 
 #include "base/cpu_info.h"
 #include "cli/app.h"
+#include "cli/bench_options.h"
 #include "cli/flags.h"
 #include "cli/html_page.h"
 #include "cli/interrupt.h"
@@ -35,19 +36,6 @@ struct BenchServeOptions : ComputeOptions {
   double token_limit = 0.1;
 };
 
-// "64" or "16:512".
-Result<bench::LengthRange> ParseRange(const std::string& text) {
-  const std::size_t colon = text.find(':');
-  const auto check = WholeIn(1, std::uint64_t{1} << 24);
-  const std::string low = text.substr(0, colon);
-  const std::string high = colon == std::string::npos ? low : text.substr(colon + 1);
-  if (check(low).empty() && check(high).empty()) {
-    const bench::LengthRange range{std::stoll(low), std::stoll(high)};
-    if (range.low <= range.high) return range;
-  }
-  return Error{fmt::format("expected a number of tokens or LOW:HIGH, up to {}, found '{}'", 1 << 24, text)};
-}
-
 Result<std::vector<bench::LoadRequest>> LoadOf(BenchServeOptions& o) {
   if (!o.trace.empty()) {
     MLA_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(o.trace, "trace"));
@@ -55,8 +43,8 @@ Result<std::vector<bench::LoadRequest>> LoadOf(BenchServeOptions& o) {
   }
   o.load.arrivals = o.arrivals == "even" ? bench::Arrivals::kEven : bench::Arrivals::kPoisson;
   o.load.lengths = o.lengths == "loguniform" ? bench::Lengths::kLogUniform : bench::Lengths::kUniform;
-  MLA_ASSIGN_OR_RETURN(o.load.prompt, ParseRange(o.prompt_tokens));
-  MLA_ASSIGN_OR_RETURN(o.load.output, ParseRange(o.output_tokens));
+  MLA_ASSIGN_OR_RETURN(o.load.prompt, ParseLengthRange(o.prompt_tokens));
+  MLA_ASSIGN_OR_RETURN(o.load.output, ParseLengthRange(o.output_tokens));
   return bench::MakeLoad(o.load);
 }
 
@@ -104,10 +92,10 @@ void AddLoadFlags(CLI::App& c, BenchServeOptions* o) {
       ->check(CLI::IsMember({"poisson", "even"}))
       ->capture_default_str();
   c.add_option("--prompt-tokens", o->prompt_tokens, "Tokens of a prompt, or LOW:HIGH")
-      ->check(Checked(ParseRange))
+      ->check(Checked(ParseLengthRange))
       ->capture_default_str();
   c.add_option("--output-tokens", o->output_tokens, "Tokens of output, or LOW:HIGH")
-      ->check(Checked(ParseRange))
+      ->check(Checked(ParseLengthRange))
       ->capture_default_str();
   c.add_option("--lengths", o->lengths,
                "How lengths are drawn between the two: uniform, or loguniform (short ones prevail)")

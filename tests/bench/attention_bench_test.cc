@@ -41,6 +41,42 @@ TEST(AttentionWork, OfAChunkExpandedForThreeRequests) {
   EXPECT_EQ(work.bytes, 3 * 1024.0 * 2304 + 2.0 * 128 * 256 * 512);
 }
 
+// Each request by its own keys: 3 pairs of the first row, and of the second request 9.
+TEST(AttentionWork, OfRequestsThatDiffer) {
+  AttentionPlan plan = DeepSeekV3(Form::kAbsorbed, 5);
+  plan.requests = 2;
+  plan.mixed_keys = {2, 5};
+  const Work work = AttentionWork(plan, 2, Isa::kPortable);
+  EXPECT_EQ(work.operations, 2.0 * 128 * ((3 + 9) * 1088.0 + 2 * 2 * 131072.0));
+  EXPECT_EQ(work.bytes, (2 + 5) * 1152.0 + 2.0 * 128 * 256 * 512);
+}
+
+TEST(AttentionBench, RunsRequestsThatDiffer) {
+  const CpuInfo cpu = DetectCpu();
+  const auto pool = MakeThreadPool(2);
+  Probe probe(*pool, cpu, 1e-5);
+  AttentionPlan plan;
+  plan.name = "tiny";
+  plan.dims = {3, 9, 4, 7, 18};
+  plan.keys = 200;
+  plan.requests = 3;
+  plan.mixed_keys = {70, 200, 3};
+  plan.max_rows = 2;
+  plan.working_set = 4096;
+  plan.profile = true;
+  AttentionBench bench = Need(AttentionBench::Create(plan, *pool));
+  const CaseResult result = bench.Run(probe, cpu.best(), 2, {0, 1});
+  EXPECT_EQ(result.keys, 0);
+  EXPECT_EQ(result.positions, 273);
+  EXPECT_EQ(result.requests, 3);
+  // Two rows of each see all keys but one, and all, in each of three heads.
+  EXPECT_EQ(result.profile->counts.attention.absorbed_pairs, 3 * (69 + 70 + 199 + 200 + 2 + 3));
+  // Two, four and one pages of 64 rows; the longest for each would be 12.
+  AttentionPlan alike = plan;
+  alike.mixed_keys = {};
+  EXPECT_LT(AttentionBench::PlannedBytes(plan, 1), AttentionBench::PlannedBytes(alike, 1));
+}
+
 TEST(AttentionBench, RunsOnEveryTable) {
   const CpuInfo cpu = DetectCpu();
   const auto pool = MakeThreadPool(2);

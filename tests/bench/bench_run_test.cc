@@ -3,12 +3,15 @@
 #include <cmath>
 #include <cstring>
 #include <set>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "bench/gemm_bench.h"
+#include "bench/least.h"
 #include "bench/limits.h"
 #include "bench/model_bench.h"
 #include "bench/moe_bench.h"
@@ -219,8 +222,89 @@ TEST(BenchModel, TimesEveryTokenAndPrompt) {
   // Rows: 5 and 3 prompts of 7; of output, each prompt's first token comes without a row of its own.
   EXPECT_EQ(engine.stats().prompt_rows, 5 + 3 * 7);
   EXPECT_EQ(engine.stats().generated_rows, 5);
+  EXPECT_FALSE(result.step_least);
+  EXPECT_FALSE(result.prompt_least);
   options.context = 100;  // more than the engine holds
   EXPECT_FALSE(BenchModel(engine, options).ok());
+}
+
+// Three sequences whose prompts take several steps, and a prompt behind cached rows that fill no whole page.
+TEST(BenchModel, DecodesSequencesTogetherAndPromptsBehindOthers) {
+  const auto pool = MakeThreadPool(2);
+  const Model model = testing::TinyModel({}, 1);
+  ModelBenchOptions options;
+  options.vocab_size = model.info().vocab_size;
+  options.context = 13;
+  options.tokens = 4;
+  options.sequences = 3;
+  options.prompt = 7;
+  options.prompt_after = 21;
+  options.repeats = 2;
+  EngineOptions engine_options;
+  engine_options.context = ContextNeeded(options);
+  EXPECT_EQ(engine_options.context, 29);  // 21 cached, 7 and one of output
+  engine_options.max_sequences = 3;
+  engine_options.page_tokens = 4;
+  engine_options.prefill_chunk = 5;
+  engine_options.cache_pages = PagesNeeded(options, 4);
+  EXPECT_EQ(engine_options.cache_pages, 15);  // three times 19 tokens; the prompt takes 8 and a copy
+  Engine engine = Need(Engine::Create(model, engine_options, *pool));
+  const ModelBenchResult result = Need(BenchModel(engine, options));
+  EXPECT_EQ(result.step_seconds.count, 4);
+  EXPECT_EQ(result.prompt_seconds.count, 2);
+  // No row is run twice: three prompts of 13, the 21, and three times the 7 behind them.
+  EXPECT_EQ(engine.stats().prompt_rows, 3 * 13 + 21 + 3 * 7);
+  EXPECT_EQ(engine.stats().generated_rows, 3 * 5);
+  EXPECT_GE(engine.stats().cached_tokens, 3 * 21);
+  // 3 steps a prompt, 5 of output for all, 5 of the 21, and 2 a prompt behind them.
+  EXPECT_EQ(engine.stats().steps, 3 * 3 + 5 + 5 + 3 * 2);
+  engine.CheckPages();
+
+  engine_options.cache_pages = 12;
+  Engine small = Need(Engine::Create(model, engine_options, *pool));
+  const Result<ModelBenchResult> none = BenchModel(small, options);
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.error().message, "cache: no page is left");
+  engine_options.cache_pages = 15;
+  engine_options.prefix_reuse = PrefixReuse::kOff;
+  options.sequences = 1;
+  Engine forgetful = Need(Engine::Create(model, engine_options, *pool));
+  const Result<ModelBenchResult> lost = BenchModel(forgetful, options);
+  ASSERT_FALSE(lost.ok());
+  EXPECT_EQ(lost.error().message, "cache: 0 of the 21 tokens before the prompt are left");
+}
+
+TEST(BenchModel, HasTheLeastTimeOfWhatItTimes) {
+  const auto pool = MakeThreadPool(2);
+  const Model model = testing::TinyModel({}, 1);
+  const CpuInfo cpu = DetectCpu();
+  Probe probe(*pool, cpu, kRunSeconds);
+  const LeastModel least = MakeLeastModel(Need(contract::ParseConfig(testing::TinyConfigJson({}), "tiny")),
+                                          WeightDType::kBF16, DType::kBF16, cpu.best(), 0);
+  std::vector<float> memory(4096);
+  LimitMeter meter(&probe, least, std::as_bytes(std::span(std::as_const(memory))));
+  ModelBenchOptions options;
+  options.vocab_size = model.info().vocab_size;
+  options.context = 10;
+  options.tokens = 5;
+  options.sequences = 2;
+  options.prompt = 9;
+  options.prompt_after = 8;
+  options.repeats = 1;
+  EngineOptions engine_options;
+  engine_options.context = ContextNeeded(options);
+  engine_options.max_sequences = 2;
+  engine_options.prefill_chunk = 4;
+  Engine engine = Need(Engine::Create(model, engine_options, *pool));
+  const ModelBenchResult result = Need(BenchModel(engine, options, ModelLimits{&least, &meter}));
+  ASSERT_TRUE(result.step_least && result.prompt_least);
+  // Ten tokens and two untimed; the first timed step has 12 keys, the middle one of five 14.
+  const LeastResult& step = *result.step_least;
+  EXPECT_EQ(step.time.seconds, Need(LeastOfStep(least, {1, 14, 2}, step.rates)).seconds);
+  const LeastResult& prompt = *result.prompt_least;
+  EXPECT_EQ(prompt.time.seconds, Need(LeastOfPrompt(least, 8, 9, 4, prompt.rates)).seconds);
+  EXPECT_EQ(prompt.time.absorbed_steps + prompt.time.mha_steps, 3);
+  EXPECT_NE(step.rates.read, prompt.rates.read) << "measured around each";
 }
 
 }  // namespace

@@ -57,6 +57,10 @@ TEST(ServeLoad, LengthsFillTheirRange) {
       short_ones += r.prompt_tokens < 12 ? 1 : 0;
     }
     EXPECT_EQ(seen.size(), 46U);
+    const std::vector<std::int64_t> drawn = DrawLengths(4000, o.prompt, lengths, 7);
+    EXPECT_EQ(std::set<std::int64_t>(drawn.begin(), drawn.end()), seen);
+    EXPECT_EQ(drawn, DrawLengths(4000, o.prompt, lengths, 7));
+    EXPECT_NE(drawn, DrawLengths(4000, o.prompt, lengths, 8));
     EXPECT_EQ(*seen.begin(), 3);
     EXPECT_EQ(*seen.rbegin(), 48);
     const double expected = lengths == Lengths::kUniform ? 9.0 / 46 : std::log(12.0 / 3) / std::log(49.0 / 3);

@@ -213,6 +213,8 @@ TEST(ModelReport, GivesRatesFromTimes) {
   EXPECT_EQ(j["decode_tokens_per_second"]["count"], 64);
   EXPECT_EQ(j["prompt_tokens_per_second"]["median"], 256.0);
   EXPECT_EQ(j["prompt_form"], "mha");
+  EXPECT_EQ(j["decode_seconds"], 0.125);
+  EXPECT_TRUE(j["decode_least_seconds"].is_null());
   EXPECT_EQ(j["kernels"], "avx2");
   const std::vector<Row> rows = ParseCsv(ModelCsv(r));
   ASSERT_EQ(rows.size(), 2U);
@@ -231,6 +233,44 @@ TEST(ModelReport, GivesRatesFromTimes) {
       << text;
   EXPECT_NE(text.find("threads: 2, kernels: avx2\n"), std::string::npos) << text;
   EXPECT_NE(text.find("weights bf16 (1.00 MiB)"), std::string::npos) << text;
+  EXPECT_EQ(text.find("least"), std::string::npos) << text;
+}
+
+TEST(ModelReport, SetsTimesBesideTheLeast) {
+  ModelReport r;
+  r.options.context = 100;
+  r.options.sequences = 4;
+  r.options.prompt = 512;
+  r.options.prompt_after = 8192;
+  r.result.step_seconds = {0.125, 0.1, 0.25, 64};
+  r.result.prompt_seconds = {2, 1, 4, 5};
+  r.result.step_least = {{0.1, 1, 0}, {7e12, 7e12, 4e11, 28e9}};
+  r.result.prompt_least = {{0.5, 3, 2}, {6e12, 4e11, 4e11, 29e9}};
+  const Json j = Json::parse(ModelJson(r), nullptr, false);
+  EXPECT_EQ(j["decode_tokens_per_second"]["median"], 32.0);  // four tokens in an eighth of a second
+  EXPECT_EQ(j["decode_ratio_to_least"], 1.25);
+  EXPECT_EQ(j["decode_read_gbytes_per_second"], 28.0);
+  EXPECT_EQ(j["prompt_least_seconds"], 0.5);
+  EXPECT_EQ(j["prompt_ratio_to_least"], 4.0);
+  EXPECT_EQ(j["prompt_least_absorbed_steps"], 3);
+  EXPECT_EQ(j["prompt_least_mha_steps"], 2);
+  EXPECT_EQ(j["prompt_peak_gflops"], 6000.0);
+  EXPECT_EQ(j["prompt_attention_peak_gflops"], 400.0);
+  const std::vector<Row> rows = ParseCsv(ModelCsv(r));
+  ASSERT_EQ(rows.size(), 2U);
+  ASSERT_EQ(rows[0].size(), rows[1].size());
+  Json csv;
+  for (std::size_t f = 0; f < rows[0].size(); ++f) csv[rows[0][f]] = rows[1][f];
+  EXPECT_EQ(csv["decode_ratio_to_least"], "1.25");
+  EXPECT_EQ(csv["prompt_seconds"], "2.0");
+  const std::string text = ModelText(r);
+  for (const char* part : {", 64 tokens of each of 4 sequences\n"
+                           "  125 ms, 1.250 times the least: 100 ms (absorbed) at 7000.0 GFLOP/s and 28.0 GB/s\n",
+                           ", after 8192 cached\n"
+                           "  2 s, 4.000 times the least: 500 ms (both forms) at 6000.0 GFLOP/s (attention 400.0) and "
+                           "29.0 GB/s\n"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
 }
 
 }  // namespace

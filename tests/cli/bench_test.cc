@@ -108,6 +108,45 @@ TEST(Bench, AttentionOfAConfig) {
   EXPECT_EQ(j["cases"][5]["name"], config + " mha S=70 x2");
 }
 
+TEST(Bench, AttentionOfRequestsThatDiffer) {
+  const std::vector<std::string> asked = {"attention",  "--like", "minicpm3",      "--keys-range", "5:90",
+                                          "--requests", "8",      "--working-set", "64K",          "--seconds",
+                                          "0",          "--rows", "5,6",           "--json"};
+  const auto positions = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = asked;
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const ProcessResult result = Bench(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const Json j = Json::parse(result.out, nullptr, false);
+    EXPECT_EQ(j["cases"].size(), 1U) << "six rows are more than the least keys" << result.out;
+    const Json& c = j["cases"][0];
+    EXPECT_EQ(c["name"], "minicpm3 absorbed S=5:90 x8");
+    EXPECT_TRUE(c["keys"].is_null());
+    EXPECT_EQ(c["requests"], 8);
+    EXPECT_GE(c["positions"], 8 * 5);
+    EXPECT_LE(c["positions"], 8 * 90);
+    return c["positions"].get<int>();
+  };
+  EXPECT_EQ(positions({}), positions({"--seed", "0"}));
+  EXPECT_NE(positions({}), positions({"--seed", "1"}));
+}
+
+// 1,100 positions of 40 heads at once, or a head and 1,024 keys at a time, which reads the rows for each head.
+TEST(Bench, AttentionExpandedInPieces) {
+  const auto cache_read = [](const char* expand) {
+    const ProcessResult result =
+        Bench({"attention", "--like", "minicpm3", "--form", "mha", "--keys", "1100", "--rows", "3", "--expand", expand,
+               "--kernels", "portable", "--working-set", "64K", "--seconds", "0", "--profile", "--json"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const Json j = Json::parse(result.out, nullptr, false);
+    const Json& profile = j["cases"][0]["profile"];
+    EXPECT_EQ(profile["expansions"], 1100);
+    EXPECT_EQ(profile["kv_b_bytes_needed"], 40 * 128 * 256 * 2);
+    return profile["cache_bytes_read"].get<double>();
+  };
+  EXPECT_GT(cache_read("1K"), cache_read("1G"));
+}
+
 // What a profile tells of a run without expansions, whose phases are these.
 void ExpectProfile(const Json& profile, const std::vector<std::string>& phases) {
   std::vector<std::string> names;
@@ -186,9 +225,26 @@ TEST(Bench, LayerOfAConfig) {
 }
 
 TEST(Bench, ModelProfiled) {
-  const std::vector<std::string> asked = {"model",           DemoDir(), "--context", "20", "--tokens", "3",
-                                          "--prompt",        "80",      "--repeats", "2",  "--mode",   "role",
-                                          "--prefill-chunk", "50",      "--threads", "2",  "--quiet",  "--profile"};
+  const std::vector<std::string> asked = {"model",
+                                          DemoDir(),
+                                          "--context",
+                                          "20",
+                                          "--tokens",
+                                          "3",
+                                          "--prompt",
+                                          "80",
+                                          "--repeats",
+                                          "2",
+                                          "--mode",
+                                          "role",
+                                          "--prefill-chunk",
+                                          "50",
+                                          "--threads",
+                                          "2",
+                                          "--quiet",
+                                          "--working-set",
+                                          "64K",
+                                          "--profile"};
   std::vector<std::string> arguments = asked;
   arguments.emplace_back("--json");
   const ProcessResult result = Bench(arguments);
@@ -226,8 +282,9 @@ TEST(Bench, ModelProfiled) {
 }
 
 TEST(Bench, ModelThroughTheEngine) {
-  const ProcessResult result = Bench({"model", DemoDir(), "--context", "20", "--tokens", "3", "--prompt", "8",
-                                      "--repeats", "2", "--threads", "2", "--weights", "f32", "--json", "--quiet"});
+  const ProcessResult result =
+      Bench({"model", DemoDir(), "--context", "20", "--tokens", "3", "--prompt", "8", "--repeats", "2", "--threads",
+             "2", "--weights", "f32", "--working-set", "64K", "--json", "--quiet"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   const Json j = Json::parse(result.out, nullptr, false);
   EXPECT_EQ(j["bench"], "model");
@@ -238,6 +295,45 @@ TEST(Bench, ModelThroughTheEngine) {
   EXPECT_EQ(j["decode_tokens_per_second"]["count"], 3);
   EXPECT_EQ(j["prompt_tokens_per_second"]["count"], 2);
   EXPECT_GT(j["decode_tokens_per_second"]["median"], 0);
+}
+
+TEST(Bench, ModelBesideItsLeastTime) {
+  const std::vector<std::string> asked = {
+      "model",       DemoDir(), "--context",       "20", "--tokens",       "3",
+      "--sequences", "3",       "--prompt",        "80", "--prompt-after", "30",
+      "--repeats",   "2",       "--prefill-chunk", "50", "--quiet",        "--working-set"};
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = asked;
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Bench(arguments);
+  };
+  const ProcessResult json = with({"64K", "--json"});
+  EXPECT_EQ(json.exit_code, 0) << json.err;
+  const Json j = Json::parse(json.out, nullptr, false);
+  ASSERT_TRUE(j.is_object()) << json.out;
+  EXPECT_EQ(j["sequences"], 3);
+  EXPECT_EQ(j["prompt_after"], 30);
+  for (const std::string run : {"decode", "prompt"}) {
+    EXPECT_GT(j[run + "_peak_gflops"], 0) << run;
+    EXPECT_GT(j[run + "_attention_peak_gflops"], 0) << run;
+    EXPECT_GT(j[run + "_router_peak_gflops"], 0) << run;
+    EXPECT_GT(j[run + "_read_gbytes_per_second"], 0) << run;
+    const double ratio = j[run + "_seconds"].get<double>() / j[run + "_least_seconds"].get<double>();
+    EXPECT_DOUBLE_EQ(j[run + "_ratio_to_least"], ratio) << run;
+    EXPECT_GT(ratio, 0) << run;
+  }
+  EXPECT_EQ(j["decode_least_absorbed_steps"].get<int>() + j["decode_least_mha_steps"].get<int>(), 1);
+  EXPECT_EQ(j["prompt_least_absorbed_steps"].get<int>() + j["prompt_least_mha_steps"].get<int>(), 2);
+  EXPECT_DOUBLE_EQ(j["decode_tokens_per_second"]["median"], 3 / j["decode_seconds"].get<double>());
+  const ProcessResult table = with({"64K"});
+  for (const char* part : {" tokens of each of 3 sequences\n  ", ", after 30 cached\n  ", " times the least: "}) {
+    EXPECT_NE(table.out.find(part), std::string::npos) << part << table.out;
+  }
+  // Without limits there is no least time.
+  const Json none = Json::parse(with({"0", "--json"}).out, nullptr, false);
+  EXPECT_TRUE(none["decode_least_seconds"].is_null());
+  EXPECT_TRUE(none["prompt_ratio_to_least"].is_null());
+  EXPECT_GT(none["decode_seconds"], 0);
 }
 
 TEST(Bench, ServeReplaysATrace) {
@@ -316,6 +412,12 @@ TEST(Bench, WrongUsage) {
       {"attention", "--form", "explicit"},
       {"attention", "--keys", "0"},
       {"attention", "--requests", "0"},
+      {"attention", "--keys-range", "9:8"},
+      {"attention", "--keys-range", "0:8"},
+      {"attention", "--keys-range", "8:x"},
+      {"attention", "--keys-range", "8:9", "--keys", "8"},
+      {"attention", "--expand", "much"},
+      {"layer", "--keys-range", "8:9"},
       {"attention", "--kv-dtype", "fp8"},
       {"attention", "--format", "bf16"},
       {"attention", "--form", "auto"},
@@ -329,6 +431,9 @@ TEST(Bench, WrongUsage) {
       {"moe", "--profile"},
       {"model"},
       {"model", DemoDir(), "--tokens", "0"},
+      {"model", DemoDir(), "--sequences", "0"},
+      {"model", DemoDir(), "--prompt-after", "-1"},
+      {"model", DemoDir(), "--working-set", "much"},
       {"model", DemoDir(), "--mode", "explicit"},
       {"peak", "--kernels", "avx2"},
   };
@@ -358,6 +463,13 @@ TEST(Bench, RefusesWhatDoesNotFit) {
   ExpectOneLine(Bench({"layer", "--keys", "3", "--rows", "5"}), {"--rows: expected at most the largest of --keys"});
   ExpectOneLine(Bench({"peak", "--working-set", "900T"}), {"memory: 900.0 TiB"});
   ExpectOneLine(Bench({"model", DemoDir(), "--context", "2000000000"}), {"--context", "positions"});
+  ExpectOneLine(Bench({"model", DemoDir(), "--prompt-after", "2000000000"}), {"--prompt-after", "positions"});
+  ExpectOneLine(Bench({"model", DemoDir(), "--working-set", "900T"}), {"memory: --working-set alone takes 900.0 TiB"});
+  ExpectOneLine(Bench({"model", DemoDir(), "--context", "500", "--sequences", "4096", "--memory", "64M",
+                       "--working-set", "1M", "--quiet"}),
+                {"memory: ", "cache", "--sequences", "63.0 MiB may be used"});
+  ExpectOneLine(Bench({"attention", "--keys-range", "4:9", "--rows", "5"}),
+                {"--rows: expected at most the least of --keys-range, found 5"});
   ExpectOneLine(Bench({"model", DemoDir() + "/absent"}), {"absent"});
   for (const Isa isa : kIsas) {
     if (DetectCpu().Has(isa)) continue;
