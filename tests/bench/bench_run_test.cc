@@ -265,13 +265,43 @@ TEST(BenchModel, DecodesSequencesTogetherAndPromptsBehindOthers) {
   const Result<ModelBenchResult> none = BenchModel(small, options);
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.error().message, "cache: no page is left");
-  engine_options.cache_pages = 15;
-  engine_options.prefix_reuse = PrefixReuse::kOff;
   options.sequences = 1;
+  EXPECT_EQ(PagesNeeded(options, 4), 9);  // 29 tokens, and the copy of the cached tokens' last page
+  engine_options.cache_pages = 9;
+  Engine exact = Need(Engine::Create(model, engine_options, *pool));
+  EXPECT_TRUE(BenchModel(exact, options).ok());
+  engine_options.prefix_reuse = PrefixReuse::kOff;
   Engine forgetful = Need(Engine::Create(model, engine_options, *pool));
   const Result<ModelBenchResult> lost = BenchModel(forgetful, options);
   ASSERT_FALSE(lost.ok());
   EXPECT_EQ(lost.error().message, "cache: 0 of the 21 tokens before the prompt are left");
+}
+
+// While the others' prompts run, the first ones wait: every timed step has a row of each, of as many keys.
+TEST(BenchModel, KeepsSequencesInStep) {
+  const auto pool = MakeThreadPool(2);
+  const Model model = testing::TinyModel({}, 1);
+  const contract::ModelConfig config = Need(contract::ParseConfig(testing::TinyConfigJson({}), "tiny"));
+  ModelBenchOptions options;
+  options.vocab_size = model.info().vocab_size;
+  options.dims.num_attention_heads = config.num_attention_heads;
+  options.workers = 2;
+  options.context = 13;
+  options.tokens = 1;
+  options.sequences = 3;
+  options.prompt = 1;
+  EngineOptions engine_options;
+  engine_options.mode = Mode::kAbsorb;
+  engine_options.context = ContextNeeded(options);
+  engine_options.max_sequences = 3;
+  engine_options.prefill_chunk = 4;
+  engine_options.profile = true;
+  Engine engine = Need(Engine::Create(model, engine_options, *pool));
+  const ModelBenchResult result = Need(BenchModel(engine, options));
+  ASSERT_TRUE(result.step_profile);
+  // 13 tokens of the prompt and two of output.
+  EXPECT_EQ(result.step_profile->counts.attention.absorbed_pairs,
+            config.num_hidden_layers * config.num_attention_heads * 3 * 15);
 }
 
 TEST(BenchModel, HasTheLeastTimeOfWhatItTimes) {
