@@ -4,6 +4,7 @@
 #include <optional>
 #include <random>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
