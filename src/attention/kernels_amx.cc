@@ -19,7 +19,7 @@
 namespace mla::attention {
 namespace {
 // Tiles of rows that go together: with two runs of keys, four sums and four tiles of operands.
-constexpr _mm_hint kAheadHint = _MM_HINT_T1;
+constexpr auto kAheadHint = _MM_HINT_T1;
 }  // namespace
 }  // namespace mla::attention
 

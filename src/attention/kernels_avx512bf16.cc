@@ -13,7 +13,7 @@
 namespace mla::attention {
 namespace {
 // Tiles of rows that go together, keys by which they make 24 accumulators of 32 registers, and rows that make 16.
-constexpr _mm_hint kAheadHint = _MM_HINT_T0;
+constexpr auto kAheadHint = _MM_HINT_T0;
 constexpr int kKeys = 8;
 constexpr int kKeysOfOne = 16;  // of one tile alone
 constexpr int kStates = 8;

@@ -343,7 +343,7 @@ TEST(Bench, ServeReplaysATrace) {
     trace +=
         fmt::format(R"({{"arrival": {}, "prompt_tokens": {}, "output_tokens": {}, "prefix": "p", "prefix_tokens": 64}})"
                     "\n",
-                    i * 1e-3, 65 + i, 3 + i);
+                    i * 1e-6, 65 + i, 3 + i);
   }
   const std::string path = dir.Write("trace.jsonl", trace);
   const std::string page = dir.File("page.html");
