@@ -45,11 +45,12 @@ MLA_INLINE void Scores(const Bf16Block& b, int64_t tile, int64_t key, float* sco
     for (int g = 0; g < G; ++g) sum[i][g] = _mm512_setzero_ps();
   }
   for (int part = 0; part < 2; ++part) {
+    if (k.steps[part] == 0) continue;
     // Four keys to a pointer: a pointer each would not fit the registers.
     const int64_t stride = k.stride[part];
     const int64_t stride3 = stride * 3;
     const char* rows[(N + 3) / 4];
-    for (int i = 0; i < N && k.steps[part] > 0; i += 4) {
+    for (int i = 0; i < N; i += 4) {
       rows[i / 4] = k.runs[part][key / kBf16Tile] + (key % kBf16Tile + i) * stride;
     }
     for (int64_t pair = 0; pair < k.steps[part] * kBf16Tile; ++pair) {

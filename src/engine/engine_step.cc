@@ -9,8 +9,6 @@
 
 namespace mla {
 
-using engine::Sequence;
-
 std::int64_t Engine::Impl::DraftLimit(const Sequence& s) const {
   return std::min(sizes.options.draft_tokens, s.most - s.size() - 1);
 }

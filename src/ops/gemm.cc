@@ -77,9 +77,9 @@ struct Cut {
     const std::int64_t tasks = std::llround(static_cast<double>(part.end - part.begin) / Ideal(p));
     return std::clamp<std::int64_t>(tasks, 1, grains);
   }
-  // The panels of task `task` of PanelTasks: as many as any other's, but for a grain that the first ones have more.
-  PanelRange TaskPanels(const GemmProblem& p, const PanelRange& part, std::int64_t task) const {
-    const std::int64_t tasks = PanelTasks(p, part);
+  // The panels of task `task` of PanelTasks, `tasks`: as many as any other's, but for a grain that the first ones have
+  // more.
+  PanelRange TaskPanels(const GemmProblem& p, const PanelRange& part, std::int64_t tasks, std::int64_t task) const {
     const auto begin = [&](std::int64_t i) {
       return std::min(part.end, part.begin + (Grains(p, part) * i + tasks - 1) / tasks * Grain(p));
     };
@@ -220,7 +220,7 @@ void RunTask(const GemmContext& context, const Walk& walk, const Cut& cut, const
   MLA_CHECK(panel_tasks > 0);  // or there were no task
   block.row_begin = task / panel_tasks * rows;
   block.row_end = std::min(p.m, block.row_begin + rows);
-  const PanelRange panels = cut.TaskPanels(p, part, task % panel_tasks);
+  const PanelRange panels = cut.TaskPanels(p, part, panel_tasks, task % panel_tasks);
   block.panel_begin = panels.begin;
   block.panel_end = panels.end;
   block.scratch = context.memory.scratch + worker * kGemmScratch;
