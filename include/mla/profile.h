@@ -48,8 +48,8 @@ struct AttentionProfile {
   double seconds = 0;  // of calls, whole: no less than the phases'
   std::array<PhaseTime, kAttentionPhases> phases;
 
-  // Pairs that causality leaves, and those that kernels compute: whole tiles of 64 keys, or of 16 rows by 32 keys in
-  // bf16.
+  // Pairs that causality leaves, and those that kernels compute: whole tiles of 64 keys; in bf16 tiles of 16 rows by 32
+  // keys, over the keys that a group of 32 rows sees.
   std::int64_t absorbed_pairs = 0;
   std::int64_t absorbed_computed = 0;
   std::int64_t mha_pairs = 0;

@@ -71,7 +71,6 @@ void PackQueries(const StepContext& step, std::int64_t parts, std::int64_t rows,
   const std::int64_t tile_bytes = QueryTileBytes(d.kv_lora_rank, d.qk_rope_head_dim);
   std::int64_t tiles = 0;
   for (std::int64_t i = 0; i < parts; ++i) tiles += Bf16Tiles(ws.parts[i].states);
-  constexpr double kWorkOfElement = 8;  // in multiply-adds
   const double work = kWorkOfElement * static_cast<double>(rows * Heads(step) * QueryDim(d));
   ParallelForWork(step.executor, tiles, work, [&](std::int64_t tile, int /*worker*/) {
     const Part* part = ws.parts;

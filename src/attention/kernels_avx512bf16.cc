@@ -12,7 +12,8 @@
 // against 16 columns.
 namespace mla::attention {
 namespace {
-// Tiles of rows that go together, keys by which they make 24 accumulators of 32 registers, and rows that make 16.
+// Keys by which two tiles of rows make 16 sums, in registers with what they are multiplied by, and rows that make 16
+// with two tiles of columns.
 constexpr auto kAheadHint = _MM_HINT_T0;
 constexpr int kKeys = 8;
 constexpr int kKeysOfOne = 16;  // of one tile alone
@@ -110,35 +111,14 @@ MLA_INLINE void Values(const Bf16Block& b, int64_t row, const char* weights, int
   }
 }
 
-// Tiles of columns by so many rows: at least twelve sums, which otherwise wait for one another.
-constexpr int ColumnsOf(int64_t rows) { return rows <= 2 ? 8 : rows <= 5 ? 4 : 2; }
-
-template <int N>
-MLA_INLINE void ValueColumns(const Bf16Block& b, int64_t row, const char* weights, Ahead* ahead) {
-  constexpr int kColumns = ColumnsOf(N);
-  const int64_t columns = Ceil(b.value_dim, kBf16Tile);
-  int64_t column = 0;
-  for (; column + kColumns <= columns; column += kColumns) Values<N, kColumns>(b, row, weights, column, ahead);
-  for (; column < columns; ++column) Values<N, 1>(b, row, weights, column, ahead);
-}
-
-// `rows` of them, N at most.
-template <int N>
-MLA_INLINE void LastRows(const Bf16Block& b, int64_t row, int64_t rows, const char* weights, Ahead* ahead) {
-  if constexpr (N > 0) {
-    if (rows == N) return ValueColumns<N>(b, row, weights, ahead);
-    LastRows<N - 1>(b, row, rows, weights, ahead);
-  }
-}
-
-// N rows by C times 32 columns from `column` on, values taken from the keys' own rows.
+// N rows from `row` on by C times 32 columns from `column` on, values taken from the keys' own rows.
 template <int N, int C>
-MLA_INLINE void ValuesByKey(const Bf16Block& b, const char* weights, int64_t column, Ahead* ahead) {
+MLA_INLINE void ValuesByKey(const Bf16Block& b, int64_t row, const char* weights, int64_t column, Ahead* ahead) {
   const Bf16Keys& k = b.keys;
   const int64_t left = b.value_dim - column;
   __m512 sum[N][2 * C];
   for (int r = 0; r < N; ++r) {
-    const float* acc = b.state.acc + r * b.state.ld + column;
+    const float* acc = b.state.acc + (row + r) * b.state.ld + column;
     for (int c = 0; c < 2 * C; ++c) {
       const bool there = c * kBf16Tile < left && !b.first;
       sum[r][c] = there ? _mm512_loadu_ps(acc + c * kBf16Tile) : _mm512_setzero_ps();
@@ -160,31 +140,43 @@ MLA_INLINE void ValuesByKey(const Bf16Block& b, const char* weights, int64_t col
     if (pair % kBf16Tile == 0) Step(ahead);
   }
   for (int r = 0; r < N; ++r) {
-    float* acc = b.state.acc + r * b.state.ld + column;
+    float* acc = b.state.acc + (row + r) * b.state.ld + column;
     for (int c = 0; c < 2 * C && c * kBf16Tile < left; ++c) _mm512_storeu_ps(acc + c * kBf16Tile, sum[r][c]);
   }
 }
 
-// Sixteen sums, or twelve.
-template <int N>
-constexpr int kColumnsByKey = N == 1   ? 8
-                              : N == 2 ? 4
-                                       : 2;
+// Tiles of columns by so many rows: at least twelve sums, which otherwise wait for one another.
+constexpr int ColumnsOf(int64_t rows) { return rows <= 2 ? 8 : rows <= 5 ? 4 : 2; }
+// ... of columns by key, up to kRowsByKey: a multiple of two.
+constexpr int ColumnsByKey(int64_t rows) { return rows == 1 ? 16 : rows == 2 ? 8 : 4; }
 
 template <int N>
-void RowsByKey(const Bf16Block& b, const char* weights, Ahead* ahead) {
-  if constexpr (N > 0) {
-    if (b.rows != N) return RowsByKey<N - 1>(b, weights, ahead);
-    constexpr int kColumns = kColumnsByKey<N> * 32;
-    for (int64_t column = 0; column < b.value_dim; column += kColumns) {
-      ValuesByKey<N, kColumnsByKey<N>>(b, weights, column, ahead);
+MLA_INLINE void ValueColumns(const Bf16Block& b, int64_t row, const char* weights, Ahead* ahead) {
+  if constexpr (N <= kRowsByKey) {
+    if (b.keys.values == nullptr) {
+      constexpr int kTimes = ColumnsByKey(N) / 2;
+      for (int64_t at = 0; at < b.value_dim; at += kTimes * 32) ValuesByKey<N, kTimes>(b, row, weights, at, ahead);
+      return;
     }
+  }
+  constexpr int kColumns = ColumnsOf(N);
+  const int64_t columns = Ceil(b.value_dim, kBf16Tile);
+  int64_t column = 0;
+  for (; column + kColumns <= columns; column += kColumns) Values<N, kColumns>(b, row, weights, column, ahead);
+  for (; column < columns; ++column) Values<N, 1>(b, row, weights, column, ahead);
+}
+
+// `rows` of them, N at most.
+template <int N>
+MLA_INLINE void LastRows(const Bf16Block& b, int64_t row, int64_t rows, const char* weights, Ahead* ahead) {
+  if constexpr (N > 0) {
+    if (rows == N) return ValueColumns<N>(b, row, weights, ahead);
+    LastRows<N - 1>(b, row, rows, weights, ahead);
   }
 }
 
 template <int G>
 void ValueTiles(const Bf16Block& b, int64_t tile, const char* weights, Ahead* ahead) {
-  if (b.keys.values == nullptr) return RowsByKey<kRowsByKey>(b, weights, ahead);
   for (int64_t g = 0; g < G; ++g) {
     const int64_t first = (tile + g) * kBf16Tile;
     const int64_t rows = Min(kBf16Tile, b.rows - first);
@@ -201,13 +193,10 @@ int64_t AheadSteps(const Bf16Block& b) {
   const int64_t scores =
       (tiles / kBf16Group * Ceil(b.keys.count, kKeys) + tiles % kBf16Group * Ceil(b.keys.count, kKeysOfOne)) * steps;
   const int64_t columns = Ceil(b.value_dim, kBf16Tile);
-  const auto values_of = [&](int64_t rows) { return columns / ColumnsOf(rows) + columns % ColumnsOf(rows); };
-  if (b.keys.values == nullptr) {
-    const int64_t columns_at_once = (b.rows == 1   ? kColumnsByKey<1>
-                                     : b.rows == 2 ? kColumnsByKey<2>
-                                                   : kColumnsByKey<4>)*32;
-    return scores + Ceil(b.value_dim, columns_at_once) * Ceil(b.keys.count, kBf16Step);
-  }
+  const auto values_of = [&](int64_t rows) {
+    if (b.keys.values == nullptr) return Ceil(columns, ColumnsByKey(rows));
+    return columns / ColumnsOf(rows) + columns % ColumnsOf(rows);
+  };
   const int64_t last = b.rows % kStates;
   const int64_t values = b.rows / kStates * values_of(kStates) + (last > 0 ? values_of(last) : 0);
   return scores + values * Ceil(b.keys.count, kBf16Step);

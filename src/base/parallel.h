@@ -17,6 +17,9 @@ namespace mla {
 // others costs 1 us while they spin and 40 us or more once they sleep.
 inline constexpr double kSerialWork = 1 << 18;
 
+// What rounding and moving an element counts as, in multiply-adds.
+inline constexpr double kWorkOfElement = 8;
+
 // ParallelFor, or a plain loop as worker 0 where all tasks together are `work` multiply-adds, too few to share. No
 // result depends on which.
 template <class F>

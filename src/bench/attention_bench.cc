@@ -149,8 +149,7 @@ CaseResult AttentionBench::Run(Probe& probe, Isa isa, std::int64_t rows, const R
   const std::span<const std::byte> larger = rows_read.size() > weights_read.size() ? rows_read : weights_read;
   timed.read = [&] {
     empty_caches();
-    const std::span<const std::byte> whole = larger.first(larger.size() / 64 * 64);
-    return static_cast<double>(whole.size()) / probe.ReadSeconds(whole);
+    return probe.ReadRate(larger);
   };
   result.measured = MeasureCase(probe, result.work, timed, repeats);
   if (!plan_.profile) return result;

@@ -321,8 +321,7 @@ CaseResult LayerBench::Run(Probe& probe, Isa isa, std::int64_t rows, const Repea
   timed.read = [&] {
     EmptyCaches(probe);
     const ops::PackedMatrix& o = layer_.attention.o;
-    const std::span<const std::byte> whole(o.data, static_cast<std::size_t>(o.bytes() / 64 * 64));
-    return static_cast<double>(whole.size()) / probe.ReadSeconds(whole);
+    return probe.ReadRate({o.data, static_cast<std::size_t>(o.bytes())});
   };
   result.measured = MeasureCase(probe, result.work, timed, repeats);
   result.kernels = layer.kernels();

@@ -132,7 +132,7 @@ Status TimeOutput(Engine& engine, const ModelBenchOptions& o, const std::optiona
   return {};
 }
 
-// TimedRuns `tokens` of a prompt to come, so that their rows are found in the cache.
+// Runs `tokens` of a prompt to come, so that their rows are found in the cache.
 Status CacheRows(Engine& engine, const std::vector<std::int32_t>& tokens) {
   if (tokens.empty()) return {};
   MLA_ASSIGN_OR_RETURN(const SequenceId id, engine.Submit(RequestOf(tokens, 1)));

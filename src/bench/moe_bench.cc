@@ -146,8 +146,8 @@ CaseResult MoeBench::Run(Probe& probe, Isa isa, std::int64_t rows, const Repeats
   result.working_set = plan_.working_set > 0 ? plan_.working_set : static_cast<std::int64_t>(result.work.bytes);
   timed.read = [&] {
     EmptyCaches(probe);
-    const auto bytes = std::min(static_cast<std::int64_t>(result.work.bytes), weight_bytes_) / 64 * 64;
-    return static_cast<double>(bytes) / probe.ReadSeconds({weights_, static_cast<std::size_t>(bytes)});
+    const auto bytes = std::min(static_cast<std::int64_t>(result.work.bytes), weight_bytes_);
+    return probe.ReadRate({weights_, static_cast<std::size_t>(bytes)});
   };
   result.measured = MeasureCase(probe, result.work, timed, repeats);
   return result;

@@ -150,4 +150,9 @@ double Probe::ReadSeconds(std::span<const std::byte> data) {
   return Since(begin);
 }
 
+double Probe::ReadRate(std::span<const std::byte> data) {
+  const std::span<const std::byte> whole = data.first(data.size() / 64 * 64);
+  return static_cast<double>(whole.size()) / ReadSeconds(whole);
+}
+
 }  // namespace mla::bench

@@ -52,6 +52,8 @@ class Probe {
   // Reads `data` (a multiple of 64 bytes) once, shared out as a product's weights are (by one thread where they are
   // few), by the widest loads there are. Returns seconds.
   double ReadSeconds(std::span<const std::byte> data);
+  // Bytes a second of such a read of what is a multiple of 64 bytes at the beginning of `data`.
+  double ReadRate(std::span<const std::byte> data);
 
   Executor& executor() const { return executor_; }
 

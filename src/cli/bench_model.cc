@@ -1,7 +1,5 @@
 #include "cli/bench_model.h"
 
-#include <algorithm>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
@@ -41,10 +39,6 @@ Result<ComputeOptions> BesideBuffer(const BenchOptions& o, std::int64_t buffer) 
   return beside;
 }
 
-Isa IsaNamed(std::string_view name) {
-  return *std::find_if(std::begin(kIsas), std::end(kIsas), [&](Isa isa) { return IsaName(isa) == name; });
-}
-
 // What limits are measured with, and on.
 struct Limits {
   Buffer buffer;
@@ -56,12 +50,14 @@ struct Limits {
 Result<Limits> MakeLimits(const BenchOptions& o, const contract::ModelConfig& config, const LoadedEngine& loaded,
                           std::int64_t bytes) {
   Limits limits;
+  const CpuInfo cpu = DetectCpu();
   MLA_ASSIGN_OR_RETURN(limits.buffer, Buffer::Allocate(bytes, "bench reads"));
   bench::FillNormal(reinterpret_cast<float*>(limits.buffer.data()), bytes / 4, bench::TensorKey(1, "reads"),
                     *loaded.pool);
-  limits.probe = std::make_unique<bench::Probe>(*loaded.pool, DetectCpu());
-  limits.model = bench::MakeLeastModel(config, WeightsOf(o), KvDTypeOf(o), IsaNamed(loaded.engine->kernels()),
-                                       loaded.engine->options().keep_bytes);
+  limits.probe = std::make_unique<bench::Probe>(*loaded.pool, cpu);
+  limits.model =
+      bench::MakeLeastModel(config, WeightsOf(o), KvDTypeOf(o), SelectIsa(cpu, loaded.engine->kernels()).value(),
+                            loaded.engine->options().keep_bytes);
   limits.meter = std::make_unique<bench::LimitMeter>(limits.probe.get(), limits.model,
                                                      std::span(limits.buffer.data(), static_cast<std::size_t>(bytes)));
   return limits;

@@ -191,7 +191,6 @@ void PackInputs(const GemmContext& context, std::span<const GemmProblem> problem
     elements += static_cast<double>(tiles(walk) * kPackRows * walk.problem().w.k);
   }
   if (tasks == 0) return;
-  constexpr double kWorkOfElement = 8;  // in multiply-adds
   ParallelForWork(context.executor, tasks, elements * kWorkOfElement, [&](std::int64_t task, int /*worker*/) {
     Walk walk(context, problems);
     for (; task >= tiles(walk); walk.Next()) task -= tiles(walk);

@@ -83,6 +83,11 @@ struct Shape {
   std::int64_t heads;
   std::int64_t rows;
   std::int64_t keys;
+
+  std::string Name() const {
+    return std::to_string(heads) + " heads, " + std::to_string(rows) + " of " + std::to_string(keys);
+  }
+  MlaDims Dims() const { return {heads, 9, 4, 7, 18}; }
 };
 constexpr Shape kShapes[] = {{5, 1, 1},     {5, 1, 70},   {3, 7, 65},   {5, 40, 41},
                              {1, 130, 300}, {3, 2, 1100}, {7, 33, 2100}};
@@ -90,9 +95,8 @@ constexpr Shape kShapes[] = {{5, 1, 1},     {5, 1, 70},   {3, 7, 65},   {5, 40, 
 TEST_P(Profile, CountsOfAbsorbedRowsByBruteForce) {
   std::mt19937_64 rng(61);
   for (const Shape& shape : kShapes) {
-    SCOPED_TRACE(std::to_string(shape.heads) + " heads, " + std::to_string(shape.rows) + " of " +
-                 std::to_string(shape.keys));
-    const MlaDims dims{shape.heads, 9, 4, 7, 18};
+    SCOPED_TRACE(shape.Name());
+    const MlaDims dims = shape.Dims();
     const TestWeights weights = RandomWeights(dims, WeightDType::kBF16, rng);
     const TestSequence s = RandomSequence(dims, shape.rows, shape.keys, Form::kAbsorbed, rng);
     const AttentionProfile profile = Of(weights, s);
@@ -118,9 +122,8 @@ TEST_P(Profile, CountsOfAbsorbedRowsByBruteForce) {
 TEST_P(Profile, CountsOfMhaRowsByBruteForce) {
   std::mt19937_64 rng(62);
   for (const Shape& shape : kShapes) {
-    SCOPED_TRACE(std::to_string(shape.heads) + " heads, " + std::to_string(shape.rows) + " of " +
-                 std::to_string(shape.keys));
-    const MlaDims dims{shape.heads, 9, 4, 7, 18};
+    SCOPED_TRACE(shape.Name());
+    const MlaDims dims = shape.Dims();
     const TestWeights weights = RandomWeights(dims, WeightDType::kBF16, rng);
     const TestSequence s = RandomSequence(dims, shape.rows, shape.keys, Form::kMha, rng);
     const Counted want = BruteForce(VisibleOf(s, 1), s.keys, bf16());
